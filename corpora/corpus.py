@@ -29,7 +29,7 @@ class Corpus:
         estimate: (number of passages, mean UTF-8 bytes per passage) for planning; None: estimate both from a sample.
         article_url: web address of a passage's article, in which {title} stands for its title, {article} for the title up to its last ": ",
             or for all of it if the passage's id begins with "infobox:"; None if there are no such addresses.
-        unkept_fields: fields of records given in Python that passages do not keep.
+        find_unkept: function that returns the fields, in the first 2,000 records, that passages do not keep.
         reading: named values that identify the result of ``read``, such as the format; a store with other values is not reused.
     """
 
@@ -43,5 +43,5 @@ class Corpus:
     n_passages: int | None = None
     estimate: tuple[int, int] | None = None
     article_url: str | None = None
-    unkept_fields: tuple[str, ...] = ()
+    find_unkept: Callable[[], Sequence[str]] = tuple
     reading: Parameters = field(default_factory=dict)

@@ -22,6 +22,7 @@ from .known.python_values import FORMAT, described_corpus
 from .passage import LocatedPassage, OnBad
 from .plugged import plugged_corpus
 from .reading.compression import STANDARD_INPUT, check_file
+from .reading.fields import FieldNames
 from .reading.splitters import Tokenizer
 
 
@@ -188,7 +189,9 @@ def _built_corpus(name: str, manifest: Manifest, options: StoreOptions, tokenize
 
     def of_file() -> Corpus:
         split = f"{parameters['split']}:{parameters['words']}" if "words" in parameters else str(parameters["split"])
-        reading = ReadOptions(file_format=str(parameters["format"]), split=split, tokenizer=tokenizer)
+        names = {name: str(parameters[name]) for name in ("id_field", "title_field", "text_field") if name in parameters}
+        fields = FieldNames(**{name.removesuffix("_field"): value for name, value in names.items()})
+        reading = ReadOptions(file_format=str(parameters["format"]), split=split, tokenizer=tokenizer, fields=fields)
         return custom_corpus(Path(source), base, reading)
 
     if (sha256 := parameters.get("format_sha256")) is None:
@@ -234,6 +237,7 @@ def _corpus_of_file(path: Path, name: str | None, reading: ReadOptions) -> Corpu
 
 def _reject_file_options(corpus: str, name: str | None, reading: ReadOptions) -> None:
     given = {"--name": name, "--format": reading.file_format, "--split": reading.split}
+    given |= {f"--{name.replace('_', '-')}": value for name, value in reading.fields.recorded().items()}
     for option in (option for option, value in given.items() if value is not None):
         raise InputError(f"{option} is for corpora from a file; '{corpus}' has its own")
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
+
+from wikidx.base.errors import InputError
 
 from .build import StoreOptions
 from .corpus import Corpus
-from .passage import Passage
+from .passage import LocatedPassage, Passage
 from .reading.compression import estimate_sizes
-from .reading.readers import unkept_fields
+from .reading.tables import table_bytes
 from .sources import local_paths, missing_bytes
 from .store import PassageStore
 
@@ -57,15 +60,36 @@ def estimate_corpus(corpus: Corpus, options: StoreOptions) -> CorpusEstimate:
     sample = [record.passage for record in located]
     n_passages = corpus.n_passages or len(sample)
     if paths and corpus.n_passages is None and len(sample) == _SAMPLE_PASSAGES:
-        last_lines = {record.file: record.line for record in located}
-        n_sampled, n_all = (
-            sum(sizes) for sizes in zip(*(estimate_sizes(path, last_lines.get(str(path), 0)) for path in paths), strict=True)
-        )
-        n_passages = round(n_all / n_sampled * len(sample))
-    unkept = unkept_fields(corpus.path, str(corpus.reading["format"]), _SAMPLE_PASSAGES) if corpus.path else corpus.unkept_fields
-    return CorpusEstimate(min(n_passages, options.limit or n_passages), _mean_bytes(sample), 0, sample, unkept)
+        n_passages = round(len(sample) / _share_read(paths, located))
+    return CorpusEstimate(min(n_passages, options.limit or n_passages), _mean_bytes(sample), 0, sample, corpus.find_unkept())
+
+
+def _share_read(paths: Sequence[Path], located: Sequence[LocatedPassage]) -> float:
+    """Return the share of the files' bytes that holds the first passages."""
+    last = located[-1]
+    n_read = n_all = 0.0
+    for path in paths:
+        n_text = sum(_n_bytes(passage) for passage, file, *_ in located if file == str(path))
+        share = float(n_text > 0)
+        if last.file == str(path):
+            n_lines, n_whole = _sizes(path, last.line)
+            share = (n_lines if n_text <= n_lines < n_whole else min(n_text, n_whole)) / n_whole
+        n_read, n_all = n_read + share * path.stat().st_size, n_all + path.stat().st_size
+    return n_read / n_all
+
+
+def _sizes(path: Path, n_lines: int) -> tuple[int, float]:
+    """Return ``estimate_sizes``, or 0 and the size of a file without lines, such as Parquet."""
+    try:
+        return estimate_sizes(path, n_lines)
+    except InputError:
+        return 0, table_bytes(path)
+
+
+def _n_bytes(passage: Passage) -> int:
+    return sum(len(field.encode(errors="replace")) for field in passage)
 
 
 def _mean_bytes(passages: Sequence[Passage]) -> float:
     """Return the mean number of UTF-8 bytes of some passages."""
-    return sum(len(field.encode(errors="replace")) for passage in passages for field in passage) / max(1, len(passages))
+    return sum(map(_n_bytes, passages)) / max(1, len(passages))

@@ -14,27 +14,35 @@ from wikidx.corpora import CORPORA
 from wikidx.corpora.corpus import Corpus
 from wikidx.corpora.passage import LocatedPassage, OnBad, Passage
 from wikidx.corpora.reading.document import Document, LocatedDocument
-from wikidx.corpora.reading.records import PASSAGE_IDS, field_map, passage_from_record, plain_name
+from wikidx.corpora.reading.fields import FieldNames, choose_fields
+from wikidx.corpora.reading.records import FieldMap
 from wikidx.corpora.reading.splitters import NO_SPLIT, Split, Tokenizer
 from wikidx.corpora.reading.splitters import split as split_documents
+from wikidx.corpora.reading.tables import table_records
 
 FORMAT = "python"
 GivenPassage = str | Mapping[str, object] | Passage
 
 _PLACE = "the given passages"
-_IDS = frozenset(map(plain_name, PASSAGE_IDS))
 _DIGITS = 16  # number of digits of the checksum that identifies the passages
 
 
-def given_corpus(passages: Iterable[GivenPassage], name: str, split: str | None = None, tokenizer: Tokenizer | None = None) -> Corpus:
+def given_corpus(
+    passages: Iterable[GivenPassage],
+    name: str,
+    split: str | None = None,
+    tokenizer: Tokenizer | None = None,
+    fields: FieldNames = FieldNames(),  # noqa: B008 - immutable
+) -> Corpus:
     """Return the corpus ``name`` of the given passages.
 
     Args:
-        passages: texts, records with the fields of a JSON Lines corpus, or ``Passage`` objects. The id of a text, or of a record without a
-            field for it, is its position, from "0".
+        passages: texts, records with the fields of a JSON Lines corpus, ``Passage`` objects, or a table of pandas, polars or Arrow. The id
+            of a text, or of a record without a field for it, is its position, from "0".
         name: name of the corpus.
         split: rule that splits texts into passages, such as "words:100"; see ``Split.parse``. None: texts are not split.
         tokenizer: what counts tokens, for the rule "tokens".
+        fields: names of the fields of records that make a passage, where well-known names do not determine them.
 
     Raises:
         InputError: the name, the rule or a passage is invalid, or there are no passages.
@@ -43,12 +51,17 @@ def given_corpus(passages: Iterable[GivenPassage], name: str, split: str | None 
     by = Split.parse(split or NO_SPLIT, tokenizer)
     if name in CORPORA or name in plug_in_names("corpus"):
         raise InputError(f"'{name}' is the name of a corpus that idx knows: choose another one")
+    passages = table_records(passages)
     check_iterable(passages, "passages", "a list of texts or records", "its records, frame.to_dict('records')", "its path, or its texts")
     given, unkept = list[Passage](), dict[str, None]()
+    maps = dict[tuple[object, ...], FieldMap]()  # by the names of a record
     for number, passage in enumerate(passages):
-        given.append(_to_passage(passage, number))
         if isinstance(passage, Mapping):
-            unkept |= dict.fromkeys(field_map(passage).unkept(passage))
+            found, record_map = _of_record(passage, number, fields, maps)
+            unkept |= dict.fromkeys(record_map.unkept(passage))
+            given.append(found)
+        else:
+            given.append(_to_passage(passage, number))
     if not given:
         raise InputError("there are no passages: give at least one")
     _check_ids(given)
@@ -57,11 +70,11 @@ def given_corpus(passages: Iterable[GivenPassage], name: str, split: str | None 
         located = [*split_documents((LocatedDocument(Document(*passage), file, number) for passage, file, number, _ in located), by)]
     reading = {"sha256": _digest(given), **by.parameters, "split": str(by)}
     reading.pop("words", None)
-    return described_corpus(check_name(name), reading, located, unkept_fields=tuple(unkept))
+    return described_corpus(check_name(name), reading, located, unkept=tuple(unkept))
 
 
 def described_corpus(
-    name: str, reading: Mapping[str, str | int], passages: Sequence[LocatedPassage] | None = None, *, unkept_fields: tuple[str, ...] = ()
+    name: str, reading: Mapping[str, str | int], passages: Sequence[LocatedPassage] | None = None, *, unkept: Sequence[str] = ()
 ) -> Corpus:
     """Return a corpus of passages given in Python; without ``passages``, its store can be opened, but not built.
 
@@ -69,7 +82,7 @@ def described_corpus(
         name: name of the corpus.
         reading: checksum and splitting rule of the passages; see ``Corpus.reading``.
         passages: the passages; None: they are not available any more.
-        unkept_fields: see ``Corpus``.
+        unkept: fields of the given records that passages do not keep.
     """
 
     def read(files: Sequence[Path], on_bad: OnBad) -> Iterator[LocatedPassage]:
@@ -82,7 +95,7 @@ def described_corpus(
         summary="passages given in Python",
         read=read,
         n_passages=None if passages is None else len(passages),
-        unkept_fields=unkept_fields,
+        find_unkept=lambda: unkept,
         reading={"format": FORMAT, **reading},
     )
 
@@ -92,13 +105,17 @@ def _to_passage(given: GivenPassage, number: int) -> Passage:
         return given
     if isinstance(given, str):
         return Passage(str(number), "", given)
-    if not isinstance(given, Mapping):
-        raise InputError(f"passage {number} is a {type(given).__name__}: give a text, or a record with id, title and text")
-    if given.keys().isdisjoint(("id", "_id")) and (other := next((name for name in given if plain_name(name) in _IDS), None)):
-        raise InputError(f"passage {number} has no 'id', but {other!r}: call the field 'id', or leave it out to number the passages")
+    raise InputError(f"passage {number} is a {type(given).__name__}: give a text, or a record with id, title and text")
+
+
+def _of_record(
+    record: Mapping[str, object], number: int, names: FieldNames, maps: dict[tuple[object, ...], FieldMap]
+) -> tuple[Passage, FieldMap]:
+    """Return the passage in a record, and the map of its fields, which those with the same names share."""
     try:
-        return passage_from_record(given, str(number))
-    except ValueError as error:
+        fields = maps.get(tuple(record)) or maps.setdefault(tuple(record), choose_fields(record, names))
+        return fields.passage({"id": str(number), **record} if fields.is_numbered else record), fields
+    except (ValueError, InputError) as error:
         raise InputError(f"passage {number}: {error}") from None
 
 

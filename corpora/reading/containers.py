@@ -12,7 +12,7 @@ import itertools
 import json
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -27,8 +27,8 @@ from .records import explain_json_error, header_columns, json_type
 MAX_RECORD_BYTES = 16 << 20
 
 Records = Iterable[tuple[int, Mapping[str, Any]]]
-Container = Callable[[Path, OnBad], Records]
-"""Function that yields the number and the values of each record of a file."""
+Container = Callable[..., Records]
+"""Function of a path and an ``OnBad``, and of the names of columns if it is asked for some, that yields each record's number and values."""
 
 
 def read_lines(path: Path, on_bad: OnBad) -> Iterator[tuple[int, str]]:
@@ -74,7 +74,7 @@ def tsv(path: Path, on_bad: OnBad) -> Records:
     Without a header (see ``header_columns``), the order is DPR's: id, text, title. Blank lines are skipped.
     """
     order: list[int] = []
-    for number, row in _read_rows(path, on_bad):
+    for number, row in read_rows(path, on_bad):
         if not order:
             header = header_columns(row) or []
             is_header = sorted(header) == ["id", "text", "title"]
@@ -118,18 +118,19 @@ class _RowLines:
         return self.row[-1][0] - self.row[0][0] >= len(self.row)
 
 
+_COLUMNS = ("id", "text", "title")
 _QUOTED = re.compile('"(?:[^"]|"")*"')
 
 
-def _read_rows(path: Path, on_bad: OnBad) -> Iterator[tuple[int, list[str]]]:
-    """Yield (number of the first line, three columns) of every valid row.
+def read_rows(path: Path, on_bad: OnBad, delimiter: str = "\t", names: Sequence[str] = _COLUMNS) -> Iterator[tuple[int, list[str]]]:
+    """Yield (number of the first line, columns) of every valid row, which has as many as there are names.
 
     An unclosed quote can join several lines to one bad row. Only the first of these lines is lost; the others are parsed again. A row that
     spans a line which ``read_lines`` has reported as bad is skipped.
     """
     csv.field_size_limit(MAX_RECORD_BYTES)  # for all csv readers of this process; the default is 131,072 characters
     lines = _RowLines(read_lines(path, on_bad))
-    rows = csv.reader(lines, delimiter="\t")
+    rows = csv.reader(lines, delimiter=delimiter)
     while True:
         lines.begin_row()
         row: list[str] | None = []
@@ -137,11 +138,11 @@ def _read_rows(path: Path, on_bad: OnBad) -> Iterator[tuple[int, list[str]]]:
         try:
             row = next(rows, None)
         except csv.Error as error:
-            reason = "a carriage return outside quotes" if "new-line" in str(error) else f"not a tab-separated row: {error}"
+            reason = "a carriage return outside quotes" if "new-line" in str(error) else f"not a row of a table: {error}"
         if row is None:
             return
-        if len(row) != 3:
-            reason = reason or _row_error(row)
+        if len(row) != len(names):
+            reason = reason or _row_error(row, names)
         if reason or lines.is_cut:
             if lines.is_cut:
                 reason = "a quote is opened here and never closed"
@@ -149,23 +150,24 @@ def _read_rows(path: Path, on_bad: OnBad) -> Iterator[tuple[int, list[str]]]:
                 reason += " (a quote that is never closed?)"
             on_bad(BadRecord(str(path), lines.row[0][0], reason))
             lines.reread()
-        elif len(row) == 3 and len(lines.row) == 1:
-            yield lines.row[0][0], _restore_quotes(row, lines.row[0][1])
-        elif len(row) == 3 and not lines.has_gap():
+        elif len(row) == len(names) and len(lines.row) == 1:
+            yield lines.row[0][0], _restore_quotes(row, lines.row[0][1], delimiter)
+        elif len(row) == len(names) and not lines.has_gap():
             yield lines.row[0][0], row
 
 
-def _restore_quotes(row: list[str], line: str) -> list[str]:
+def _restore_quotes(row: list[str], line: str, delimiter: str) -> list[str]:
     """Return the columns of a line, those with quotes that are none of CSV as they stand there."""
-    if '"' not in line or len(cells := line.rstrip("\r\n").split("\t")) != len(row):
+    if '"' not in line or len(cells := line.rstrip("\r\n").split(delimiter)) != len(row):
         return row
     return [cell if cell.startswith('"') and not _QUOTED.fullmatch(cell) else value for cell, value in zip(cells, row, strict=True)]
 
 
-def _row_error(row: list[str]) -> str:
+def _row_error(row: list[str], names: Sequence[str]) -> str:
     if not "".join(row).strip():
         return ""
-    return f"{len(row)} columns instead of 3 (id, text, title){': if no line has a title, end each with a tab' * (len(row) == 2)}"
+    advice = ": if no line has a title, end each with a tab" if len(row) == 2 and names == _COLUMNS else ""
+    return f"{len(row)} columns instead of {len(names)} ({', '.join(names):.80}){advice}"
 
 
 def json_lines(path: Path, on_bad: OnBad) -> Records:

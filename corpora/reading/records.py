@@ -83,6 +83,7 @@ class FieldMap:
         section: field of a heading that is appended to the title, as in atlas, src/index_io.py; None: there is none.
         has_heading: whether the first of several lines of the text is the title, which may be in quotes (FlashRAG, Search-R1, Pyserini).
             Beside a title of the record's own, the first line is left out if it repeats that.
+        is_numbered: whether records have no ids of their own.
         decode: function that converts titles and texts, such as from escapes; None: they are taken as they are.
     """
 
@@ -91,6 +92,7 @@ class FieldMap:
     text: str = "text"
     section: str | None = None
     has_heading: bool = False
+    is_numbered: bool = False
     decode: Callable[[str], str] | None = None
 
     def passage(self, record: Mapping[str, Any]) -> Passage:
@@ -108,9 +110,14 @@ class FieldMap:
         """Return whether a record has the fields that a passage needs."""
         return self.id in record and self.text in record
 
+    @property
+    def used(self) -> tuple[str | None, ...]:
+        """The names of the fields that a passage keeps."""
+        return self.id, self.title, self.text, self.section
+
     def unkept(self, record: Mapping[str, Any]) -> list[str]:
         """Return the fields of a record that are not empty, and that a passage does not keep."""
-        return record_unkept_fields(record, (self.id, self.title, self.text, self.section))
+        return record_unkept_fields(record, self.used)
 
     def _convert(self, record: Mapping[str, Any]) -> tuple[str, str, str]:
         title = "" if _is_missing(record.get(self.title)) else _string(record, self.title)

@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import signal
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,6 +29,7 @@ from .screen import Result, coverage, note, pluralize
 
 if TYPE_CHECKING:
     from wikidx.base.artifacts.manifest import Manifest
+    from wikidx.corpora.known.custom import ReadOptions
     from wikidx.corpora.store import PassageStore
     from wikidx.indexer.build_spec import BuildSpec
     from wikidx.indexer.planning import BuildPlan
@@ -75,6 +77,26 @@ Splitting = Annotated[
 FormerWords = Annotated[int | None, typer.Option(min=1, metavar="N", help="The former spelling of --split words:N.", hidden=True)]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileOptions:
+    """Options of reading a user's file."""
+
+    file_format: Annotated[str | None, typer.Option("--format", help="The file's format; default: detected from its content.")] = None
+    id_field: Annotated[str | None, typer.Option(help="The field of records that is the id; default: found by well-known names.")] = None
+    title_field: Annotated[str | None, typer.Option(help="The field of records that is the title.")] = None
+    text_field: Annotated[str | None, typer.Option(help="The field of records that is the text.")] = None
+
+    def reading(self, **splitting: Any) -> ReadOptions:  # noqa: ANN401 - fields of ReadOptions
+        """Return the options of reading with those of splitting."""
+        from wikidx.base.plugins import name_of
+        from wikidx.corpora.known.custom import ReadOptions
+        from wikidx.corpora.reading.fields import FieldNames
+
+        fields = FieldNames(id=self.id_field, title=self.title_field, text=self.text_field)
+        file_format = self.file_format and name_of("format", self.file_format)
+        return ReadOptions(file_format=file_format, fields=fields, **splitting)
+
+
 @command(normalize=Normalize)
 def build(
     corpus: Corpus,
@@ -85,7 +107,7 @@ def build(
     source: Annotated[Path | None, typer.Option(help="A local copy of the known corpus, used instead of a download.")] = None,
     name: Annotated[str | None, typer.Option(help="Name of the corpus built from a file; default: the file's name.")] = None,
     limit: Annotated[int | None, typer.Option(help="Build only the first N passages; the corpus is then called NAME@N.")] = None,
-    file_format: Annotated[str | None, typer.Option("--format", help="The file's format; default: detected from its content.")] = None,
+    file: FileOptions = FileOptions(),  # noqa: B008 - immutable
     split: Splitting = None,
     words: FormerWords = None,
     on_error: Annotated[str, typer.Option(help="Handling of unusable records: fail or skip.")] = "fail",
@@ -103,9 +125,7 @@ def build(
     """Build a corpus and its indexes; the same command resumes an interrupted build."""
     from wikidx.base.cluster import connect
     from wikidx.base.errors import InputError
-    from wikidx.base.plugins import name_of
     from wikidx.corpora.build import StoreOptions
-    from wikidx.corpora.known.custom import ReadOptions
     from wikidx.corpora.resolving import is_name, resolve
     from wikidx.indexer.build_spec import BuildSpec, VectorOptions
     from wikidx.indexer.embedding.options import EmbedOptions
@@ -121,8 +141,7 @@ def build(
     options = StoreOptions(source=source, limit=limit, skip_bad=on_error == "skip", replace=force, rebuild=force and not indexes)
     if is_name(corpus) and Path(corpus).is_file():
         note(f"'{corpus}' means the corpus of that name; for the file write ./{corpus}")
-    reading = ReadOptions(file_format=file_format and name_of("format", file_format), **_splitting(split, words, indexes))
-    resolved = resolve(corpus, name=name, options=options, reading=reading)
+    resolved = resolve(corpus, name=name, options=options, reading=file.reading(**_splitting(split, words, indexes)))
     with connect(ray) if ray is not None else contextlib.nullcontext():
         return _run(BuildSpec(resolved, tuple(indexes or ["bm25"]), embedding, origin), dry_run=dry_run)
 

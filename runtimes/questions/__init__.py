@@ -12,7 +12,6 @@ given_passages  parser for the passages that records give with questions
 kilt            parser for KILT's tasks, such as Wizard of Wikipedia
 queries         read_queries: queries of any file of questions, or of lines of text
 records         reading of a file's records
-json_text       incremental parsing of JSON
 topics          parsing of TREC's topics
 fields          typed access to a record's fields
 sampling        select: questions of a paper's protocol, or a random sample

@@ -17,9 +17,9 @@ from typing import IO, Any, Literal, NamedTuple
 from wikidx.base.artifacts.durable import parse_json
 from wikidx.base.errors import InputError
 from wikidx.corpora.reading.compression import TO_JSON_LINES, open_decompressed, read_lines
+from wikidx.corpora.reading.json_text import JsonText
 from wikidx.corpora.reading.records import header_columns
 
-from .json_text import JsonText
 from .topics import read_topics
 
 _DETECTION_BYTES = 1 << 16  # maximum number of bytes of the first line that determine the form

@@ -89,7 +89,7 @@ def plugged(cards: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("file_format", [*READERS, "cards"])
+@pytest.mark.parametrize("file_format", SAMPLES)
 def test_records_are_the_same_in_every_form_of_file(tmp_path: Path, file_format: str, form: str) -> None:
     (content, second_line, expected), (write, n_before), path = SAMPLES[file_format], FORMS[form], tmp_path / "data.gz"
     path.write_bytes(write(content.encode()))
@@ -103,7 +103,7 @@ def test_records_are_the_same_in_every_form_of_file(tmp_path: Path, file_format:
     assert found[1].line == n_before + second_line
 
 
-@pytest.mark.parametrize("file_format", [*READERS, "cards"])
+@pytest.mark.parametrize("file_format", SAMPLES)
 def test_a_file_of_blank_lines_has_no_records(tmp_path: Path, file_format: str) -> None:
     (tmp_path / "data").write_text("\n \n\t \r\n")
     assert list(read(tmp_path / "data", file_format)) == []
@@ -123,7 +123,7 @@ def ids_and_corruption(path: Path) -> tuple[list[str], str]:
 
 
 @of_each_compression
-@pytest.mark.parametrize("file_format", [*READERS, "cards"])
+@pytest.mark.parametrize("file_format", SAMPLES)
 def test_a_file_that_is_cut_off_is_refused_with_its_line(tmp_path: Path, compress: Compress, file_format: str) -> None:
     (tmp_path / "data").write_bytes(compress(SAMPLES[file_format].content.encode())[:-3])
     with pytest.raises(InputError, match=r"data, line \d+: the file is cut off or corrupt here \(.+\); fetch or compress it again"):

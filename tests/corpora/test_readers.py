@@ -88,7 +88,7 @@ def test_quote_that_swallows_rows_costs_its_own_row_alone(tmp_path: Path, monkey
     path = made_file(tmp_path, "".join([*good[:10], 'x\t"never closed\tT\n', *good[10:]]))
     rows, bad = rows_and_bad(path, "tsv")
     assert [passage.id for _, passage in rows] == [str(n) for n in range(3000)]
-    assert bad == [(11, "not a tab-separated row: field larger than field limit (131072) (a quote that is never closed?)")]
+    assert bad == [(11, "not a row of a table: field larger than field limit (131072) (a quote that is never closed?)")]
     assert [line for line, _ in rows] == [*range(1, 11), *range(12, 3002)]
 
 

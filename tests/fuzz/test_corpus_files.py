@@ -28,7 +28,13 @@ DOCS = (
     b'<doc id="2" title="C">\nC\n\nMore.\n</doc>\n'
 )
 ARTICLES = b'{"id": "1", "revid": "9", "url": "?curid=1", "title": "A", "text": "A &quot;text&quot;"}\n'
+RECORDS = b'{"docid": 1, "headline": "T", "passage": "a"}\n\n{"docid": 2, "passage": "\\u00e9"}\n'
+TABLE = b'docid;body;name\n1;"a ""b""; c";T\n"2";"two\nlines";\n'
+COLLECTION = b'1\tsay "hi"\n2\t"b"\n'
+JSON = b'[{"id": 1, "text": "a"},\n {"id": "2", "title": "T", "text": "\\u00e9"}]\n'
 SEEDS = {"tsv": TSV, "jsonl": JSONL, "contents": CONTENTS, "beir": BEIR, "wikiextractor": DOCS, "wikiextractor-json": ARTICLES}
+SEEDS |= {"records": RECORDS, "csv": TABLE, "msmarco": COLLECTION, "json": JSON}
+SEEDS |= {"parquet": b"PAR1" + JSON, "arrow": b"ARROW1\0\0" + JSON}  # no mutation of these is a table
 
 
 def is_csv(cell: str) -> bool:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+import pyarrow
 import pytest
 
 import wikidx as idx
@@ -47,6 +48,8 @@ def names(home: Path) -> set[str]:
         ({"_id": "b", "text": "Capital of Peru.", "docid": "whole"}, Passage("b", "", "Capital of Peru.")),
         ({"id": np.int64(7), "title": float("nan"), "section": np.float32("nan"), "text": "Lima."}, Passage("7", "", "Lima.")),
         ({"id": "c", "contents": '"Lima"\nCapital of Peru.'}, Passage("c", "Lima", "Capital of Peru.")),
+        ({"text": "Capital of Peru.", "Doc_ID": 7}, Passage("7", "", "Capital of Peru.")),
+        ({"body": "Capital of Peru.", "ID": "d1", "headline": "Lima"}, Passage("d1", "Lima", "Capital of Peru.")),
         (Passage("d", "Lima", "Capital of Peru."), Passage("d", "Lima", "Capital of Peru.")),
     ],
     ids=str,
@@ -61,12 +64,10 @@ def test_a_record_may_have_the_fields_of_any_json_format(given: Mapping[str, obj
     [
         ([], "there are no passages: give at least one"),
         ({"a": "Lima."}, "the passages are a dictionary: give a list of texts or records"),
-        ([{"id": "a"}], "passage 0: the field 'text' is missing; it has id"),
+        ([{"id": "a"}], "passage 0: has the fields id; needed are id, title, text"),
         (["Lima.", {"text": 5}], "passage 1: the field 'text' is a number, not a string"),
         ([{"id": np.float32(3), "text": "Lima."}], "passage 0: the field 'id' is a float32, not a string"),
-        (["Lima.", {"docno": "d1", "text": "Lima."}], "passage 1 has no 'id', but 'docno': call the field 'id', or leave it out"),
-        ([{"text": "Lima.", "Doc_ID": 7}], "passage 0 has no 'id', but 'Doc_ID'"),
-        ([{"text": "Lima.", "ID": "d1"}], "passage 0 has no 'id', but 'ID'"),
+        (["Lima.", {"docno": "d1", "pid": "d2", "text": "Lima."}], "passage 1: the fields 'docno' and 'pid' may hold the id"),
         (5, "the passages are 5: give a list"),
         (["Lima.", 5], "passage 1 is a int: give a text, or a record"),
         ([{"id": "a", "text": "1"}, {"id": "a", "text": "2"}], "passage 1 has the id 'a', which is already that of passage 0"),
@@ -138,13 +139,15 @@ def test_an_open_file_is_given_by_its_path(opened: Callable[[Path], IO[str]], fi
             searcher.search(lines)  # type: ignore[arg-type]
 
 
-def test_a_data_frame_is_given_by_its_records() -> None:
+def test_a_table_is_given_by_its_rows() -> None:
     pandas = pytest.importorskip("pandas", reason="needs the extra 'pandas'")
     frame = pandas.DataFrame({"id": [7, 8], "title": [None, pandas.NA], "section": [pandas.NA, pandas.NaT], "text": CAPITALS})
-    with pytest.raises(InputError, match="the passages are a data frame: give its records"):
-        idx.build(frame)
-    searcher = idx.build(frame.to_dict("records"))
+    for table in (frame.to_dict("records"), pyarrow.table({"docid": [7, 8], "passage": CAPITALS})):
+        assert idx.build(table).passage("8") == Passage("8", "", CAPITALS[1])
+    searcher = idx.build(frame)
     assert searcher.passage("8") == Passage("8", "", CAPITALS[1])
+    named = idx.build(frame, id_field="text", text_field="text")
+    assert named.passage(CAPITALS[1]) == Passage(CAPITALS[1], "", CAPITALS[1])
     for queries, remedy in ((frame, r"a data frame: give frame\['query'\]"), ({"q1": "Bhutan"}, "a dictionary: give list")):
         with pytest.raises(InputError, match=f"the queries are {remedy}"):
             searcher.search(queries)  # type: ignore[arg-type]

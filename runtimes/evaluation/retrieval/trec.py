@@ -26,11 +26,11 @@ import numpy as np
 from wikidx.base.artifacts.durable import atomic_write
 from wikidx.base.errors import InputError
 from wikidx.corpora.reading.compression import open_decompressed, read_lines
+from wikidx.corpora.reading.json_text import JsonText
 from wikidx.corpora.reading.records import QUESTION_IDS, find_field, plain_name
 from wikidx.retrievers.trec_lines import trec_lines, trec_separator
 from wikidx.runtimes.llms.text import replace_surrogates
 from wikidx.runtimes.questions.fields import given_id, id_from, objects_of
-from wikidx.runtimes.questions.json_text import JsonText
 from wikidx.runtimes.questions.records import Record, detect_records
 
 Run = Mapping[str, Mapping[str, float]]  # question -> passage -> score

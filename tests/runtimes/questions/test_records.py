@@ -16,8 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wikidx.base.errors import InputError
-from wikidx.runtimes.questions import json_text, read_questions
-from wikidx.runtimes.questions.json_text import JsonText
+from wikidx.corpora.reading import json_text
+from wikidx.corpora.reading.json_text import JsonText
+from wikidx.runtimes.questions import read_questions
 from wikidx.runtimes.questions.records import read_records
 
 JSON = st.recursive(
