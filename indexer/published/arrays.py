@@ -1,20 +1,29 @@
 """Readers of vectors in files of arrays, with ids in a column or a file of their own: blocks of ids and vectors.
 
     npy          one array of numpy's, float16, float32 or float64
-    safetensors  one tensor of two dimensions, F16, BF16, F32 or F64; a tensor "ids" of integers, if there is one
-    parquet      a column of lists of numbers, and a column of ids: one of ``_ID_COLUMNS``, if no other is named
+    npz          an archive of numpy's, compressed or not, with one array of two dimensions, and ids of one if there are any
+    pt           one tensor of torch's of two dimensions, alone, in a pair with ids, or in a dict with them
+    safetensors  one tensor of two dimensions, F16, BF16, F32 or F64, and ids of integers, if there are any
+    parquet      a column of lists of numbers, and a column of ids
+    fvecs        float32, before each vector its dimension (TEXMEX)
+
+Ids are those of the first of ``_ID_COLUMNS`` that there is, if no other name is given.
 
 Files are read by blocks. bfloat16 and float64 become float32. (Format of safetensors: huggingface/safetensors, README.)
 """
 
 from __future__ import annotations
 
+import contextlib
+import math
+import pickle
 import tokenize
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,9 +38,10 @@ ADVICE = "numpy.save writes an array as .npy, which is read"
 
 BLOCK_ROWS = 8_192
 _BLOCK_BYTES = 64 << 20
+MAX_DIM = 1 << 16
 _MAX_HEADER_BYTES = 100 << 20  # as in safetensors itself
 _TENSORS = {"F16": "<f2", "F32": "<f4", "F64": "<f8", "BF16": "<u2", "I32": "<i4", "I64": "<i8"}
-_ID_COLUMNS = ("id", "_id", "docid", "pid", "doc_id", "docno", "passage_id", "chunk_id")
+_ID_COLUMNS = ("id", "_id", "docid", "pid", "doc_id", "docno", "passage_id", "chunk_id", "ids")
 _MAX_ID_BYTES = 1 << 16
 CORRUPT = (ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError, MemoryError, RecursionError)
 
@@ -40,13 +50,14 @@ class Block(NamedTuple):
     """A block of consecutive embeddings: their ids, and vectors in float16 or float32 of shape (n, dim).
 
     In a format without ids, ``ids`` is None, and the first vector belongs to row ``first``. ``is_euclidean``: the file compares
-    vectors by Euclidean distance.
+    vectors by Euclidean distance. ``n_numbers``: if the ids of all blocks are the numbers from 0, each once, how many.
     """
 
     ids: list[str] | None
     first: int
     vectors: StoredVectors
     is_euclidean: bool = False
+    n_numbers: int = 0
 
 
 @dataclass(frozen=True)
@@ -62,19 +73,23 @@ class FileArray:
     dtype: np.dtype[Any]
     start: int | None = None
     is_euclidean: bool = False
+    n_numbers: int = 0
+
+    def __len__(self) -> int:
+        return self.shape[0]
 
     def __getitem__(self, rows: slice) -> NDArray[Any]:
         """Return the rows from ``start`` to ``stop``, which must be in the array."""
-        row_bytes, n_rows = self.shape[1] * self.dtype.itemsize, rows.stop - rows.start
+        row_bytes, n_rows = math.prod(self.shape[1:]) * self.dtype.itemsize, rows.stop - rows.start
         if self.start is not None:
             self.file.seek(self.start + rows.start * row_bytes)
         content = self.file.read(n_rows * row_bytes)
         if len(content) < n_rows * row_bytes:
             raise InputError(f"{self.name} is cut off: it ends within the vectors {rows.start:,} to {rows.stop:,} of {self.shape[0]:,}")
-        return np.frombuffer(content, self.dtype).reshape(n_rows, -1)
+        return np.frombuffer(content, self.dtype).reshape(n_rows, *self.shape[1:])
 
 
-Arrays = tuple[str, Sequence[Any] | NDArray[Any] | None, NDArray[Any] | FileArray]  # name for messages, ids if there are, vectors
+Arrays = tuple[str, Sequence[Any] | NDArray[Any] | FileArray | None, NDArray[Any] | FileArray]  # name for messages, ids if any, vectors
 
 
 def split(arrays: Iterable[Arrays]) -> Iterator[Block]:
@@ -86,16 +101,25 @@ def split(arrays: Iterable[Arrays]) -> Iterator[Block]:
     first = 0
     for name, ids, vectors in arrays:
         shape, dtype, is_euclidean = vectors.shape, vectors.dtype, getattr(vectors, "is_euclidean", False)
-        if len(shape) != 2 or not shape[1] or not (dtype.kind == "f" or dtype == "<u2"):
+        if len(shape) != 2 or not 0 < shape[1] <= MAX_DIM or not (dtype.kind == "f" or dtype == "<u2"):
             advice = "; of bfloat16, save array.astype('float32')" if dtype.kind == "V" else ""
             raise InputError(f"{name} holds {dtype} of shape {shape}: vectors are floats of two dimensions{advice}")
         if ids is not None and len(ids) != shape[0]:
             raise InputError(f"{name} has {len(ids):,} ids for an array of shape {shape}")
+        if ids is not None and not _are_ids(ids):
+            raise InputError(f"{name} has other ids than one dimension of integers or texts")
+        n_numbers = getattr(ids, "n_numbers", 0)
         most_rows = min(BLOCK_ROWS, max(1, _BLOCK_BYTES // (shape[1] * dtype.itemsize)))
         for start in range(0, shape[0], most_rows):
             rows = slice(start, min(start + most_rows, shape[0]))
-            yield Block(None if ids is None else list(map(str, ids[rows])), first + start, _widen(vectors[rows]), is_euclidean)
+            yield Block(None if ids is None else list(map(str, ids[rows])), first + start, _widen(vectors[rows]), is_euclidean, n_numbers)
         first += shape[0]
+
+
+def _are_ids(ids: Sequence[Any] | NDArray[Any] | FileArray) -> bool:
+    if isinstance(ids, FileArray | np.ndarray):
+        return len(ids.shape) == 1 and ids.dtype.kind in "iuU" and ids.dtype.itemsize <= _MAX_ID_BYTES
+    return isinstance(ids, list) and all(isinstance(id_, str | int) for id_ in ids)
 
 
 def attach_ids(blocks: Iterator[Block], file: Path, name: str) -> Iterator[Block]:
@@ -161,16 +185,88 @@ def _read_mapped(path: Path, array: NDArray[Any], ids: NDArray[Any] | None = Non
     with path.open("rb") as file:
         start = getattr(array, "offset", None) if array.flags.c_contiguous else None
         vectors = array if start is None else FileArray(file, str(path), array.shape, array.dtype, start)
-        yield str(path), None if ids is None else np.array(ids).reshape(-1), vectors
+        yield str(path), None if ids is None else np.array(ids), vectors
+
+
+def select(name: str, arrays: Mapping[Any, Any], id_column: str) -> Arrays:
+    """Return the vectors and the ids among named arrays. Those of a pair have the names 0 and 1.
+
+    Raises:
+        InputError: several could be the vectors, or none, or there are no ids of the name ``id_column``.
+    """
+    vectors = [key for key, array in arrays.items() if len(getattr(array, "shape", ())) == 2 and array.dtype.kind != "i"]
+    ids = [key for key in ([id_column] if id_column else _ID_COLUMNS) if key in arrays]
+    if len(vectors) != 1 or (id_column and not ids):
+        needed = f"one array of two dimensions{f', and ids {id_column!r}' if id_column else ''}"
+        raise InputError(f"{name} has {', '.join(map(str, arrays)) or 'nothing':.200}: needed is {needed}")
+    ids = [1 - vectors[0]] if arrays.keys() == {0, 1} else ids
+    return name, arrays[ids[0]] if ids else None, arrays[vectors[0]]
+
+
+def _read_torch(path: Path, id_column: str) -> Iterator[Arrays]:
+    require_packages("reading .pt", "dense", "torch")
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    try:
+        with FakeTensorMode():  # which reads no numbers, and tells where they are
+            content = torch.load(path, "cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, *CORRUPT) as error:
+        raise InputError(f"{path} is cut off, or holds more than tensors and ids: nothing of it was run; {ADVICE}") from error
+    names = content if isinstance(content, dict) else dict(enumerate(content if isinstance(content, list | tuple) else [content]))
+    with path.open("rb") as file:
+        arrays = {name: _place_of(value, file, path) if torch.is_tensor(value) else value for name, value in names.items()}
+        yield select(str(path), arrays, id_column)
+
+
+def _place_of(tensor: Any, file: IO[bytes], path: Path) -> FileArray:  # noqa: ANN401 - torch's
+    kind = str(tensor.dtype).removeprefix("torch.")
+    dtype = np.dtype("<u2" if kind == "bfloat16" else kind)
+    if not tensor.is_contiguous():
+        raise InputError(f"{path} has a tensor that is stored with gaps or by columns: save tensor.contiguous()")
+    start = tensor.untyped_storage()._checkpoint_offset + tensor.storage_offset() * dtype.itemsize
+    return FileArray(file, str(path), tuple(tensor.shape), dtype, start)
 
 
 def _read_safetensors(path: Path, id_column: str) -> Iterator[Arrays]:
-    tensors = _map_safetensors(path)
-    vectors = {name: tensor for name, tensor in tensors.items() if tensor.ndim == 2 and tensor.dtype.kind != "i"}
-    if len(vectors) != 1:
-        raise InputError(f"{path} has {len(vectors)} tensors of two dimensions ({', '.join(vectors) or 'none'}): one is imported")
-    (array,), ids = vectors.values(), tensors.get(id_column or "ids")
-    yield from _read_mapped(path, array, ids)
+    _, ids, vectors = select(str(path), _map_safetensors(path), id_column)
+    yield from _read_mapped(path, cast(NDArray[Any], vectors), cast(NDArray[Any] | None, ids))
+
+
+def _read_npz(path: Path, id_column: str) -> Iterator[Arrays]:
+    with zipfile.ZipFile(path) as archive, contextlib.ExitStack() as stack:
+        arrays = dict[str, FileArray]()
+        for member in archive.namelist():
+            name = member.removesuffix(".npy")
+            arrays[name] = _read_npy(stack.enter_context(archive.open(member)), f"{path}, {name}")
+        yield select(str(path), arrays, id_column)
+
+
+def _read_npy(file: IO[bytes], name: str) -> FileArray:
+    """Return the array in a file of numpy's that is read in order."""
+    try:
+        version = np.lib.format.read_magic(file)
+        header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, is_by_columns, dtype = header(file)
+    except (*CORRUPT, tokenize.TokenError, SyntaxError) as error:
+        raise InputError(f"{name} is cut off, or no array of numbers: {error!s:.200}") from error
+    if is_by_columns and len(shape) > 1:
+        raise InputError(f"{name} is stored column by column: save numpy.ascontiguousarray(vectors)")
+    return FileArray(file, name, shape, dtype)
+
+
+def _read_fvecs(path: Path, id_column: str) -> Iterator[Arrays]:
+    with path.open("rb") as file:
+        dim = int.from_bytes(file.read(4), "little")
+        n_rows, rest = divmod(path.stat().st_size, 4 + 4 * dim)
+        if rest:
+            raise InputError(f"{path} is cut off, or no fvecs: it ends within its vector {n_rows:,}")
+        rows = FileArray(file, str(path), (n_rows, 1 + dim), np.dtype("<f4"), 0)
+        for start in range(0, n_rows, BLOCK_ROWS):
+            block = rows[start : min(start + BLOCK_ROWS, n_rows)]
+            if not (block[:, 0].view("<i4") == dim).all():
+                raise InputError(f"{path} is corrupt, or no fvecs: its vectors have other dimensions than {dim}, that of the first")
+            yield str(path), None, block[:, 1:]
 
 
 @np.errstate(over="raise")
@@ -224,6 +320,9 @@ def _parquet_columns(path: Path, schema: Any, id_column: str) -> tuple[str, str]
 _FLOATS = ("halffloat", "float", "double")
 READERS: dict[str, Callable[[Path, str], Iterable[Arrays]]] = {
     "npy": lambda path, id_column: _read_mapped(path, _map_npy(path)),
+    "npz": _read_npz,
+    "fvecs": _read_fvecs,
+    "pt": _read_torch,
     "safetensors": _read_safetensors,
     "parquet": _read_parquet,
 }

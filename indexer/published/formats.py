@@ -4,24 +4,23 @@
     dpr         pickled list of (id, float array), in one or several files (``wiki_passages_0`` and so on) in a folder
     array       one pickled float array without ids: row r of the corpus is row r of the array (ALCE's GTR index)
     pyserini    a folder, or a tar of a folder, with a flat FAISS ``index`` and with ``docid``, one id per line
-    flat        a flat FAISS index, in one file or in parts (FlashRAG, Search-R1); its rows are those of the corpus, if it has no ids
-    npy, safetensors, parquet   see ``arrays``
+    flat        a FAISS index that holds its vectors, see ``faiss_files``, in one file or in parts (FlashRAG, Search-R1); its rows are those
+                of the corpus, if it has no ids
+    npy, npz, fvecs, pt, safetensors, parquet   see ``arrays``
 
 Nothing is extracted to disk, and no code in a file is run. A ``dpr`` file is read whole; vectors of the other formats are read on demand.
-FAISS's own reader is not used: it holds an index in memory (1 GB of one of 1 GB, where reading by blocks takes 0.1), even with
-IO_FLAG_MMAP; with IO_FLAG_MMAP_IFC it maps the file, and ends the process when that gets shorter; it reads neither parts nor tars. A flat
-index needs no more than the numbers of its header.
 (Sources: facebookresearch/contriever, generate_passage_embeddings.py; facebookresearch/DPR, generate_dense_embeddings.py;
-princeton-nlp/ALCE, retrieval.py; facebookresearch/faiss, faiss/impl/index_write.cpp.)
+princeton-nlp/ALCE, retrieval.py.)
 """
 
 from __future__ import annotations
 
 import contextlib
 import lzma
+import os
 import re
-import struct
 import tarfile
+import zipfile
 import zlib
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from functools import partial
@@ -37,17 +36,15 @@ from wikidx.base.errors import InputError, StorageError
 from wikidx.base.progress import Progress, silent
 from wikidx.corpora.reading.compression import Unchanged, kind_of, refuse_pointer
 
-from .arrays import ADVICE, BLOCK_ROWS, READERS, Arrays, Block, FileArray, attach_ids, read_lines, split
+from .arrays import ADVICE, BLOCK_ROWS, MAX_DIM, READERS, Arrays, Block, attach_ids, read_lines, split
+from .faiss_files import KINDS, read_index, refuse_kind
 from .pickles import Array, read_pickle
 
 FORMATS = ("contriever", "dpr", "array", "pyserini", "flat", *READERS)
 
-_MAX_DIM = 1 << 16
+_WITH_IDS = ("parquet", "npz", "safetensors", "pt", "flat")  # ids by name
 _MAX_MEMBERS, _MAX_MEMBER_HEADERS = 100_000, 1 << 16
-_FLAT = (b"IxFI", b"IxF2", b"IxFl")  # FAISS's flat indexes: inner product, Euclidean distance, another metric
-_ID_MAPS = (b"IxMp", b"IxM2")  # an index between its ids: a header, the index, the ids
-_FAISS_HEADER = struct.Struct("<4siqqq?i")  # kind, dimension, number of vectors, two unused numbers, is_trained, metric
-_BEGINNINGS = {b"\x93NUM": "npy", b"PAR1": "parquet", **dict.fromkeys((*_FLAT, *_ID_MAPS), "flat")}
+_BEGINNINGS = {b"\x93NUM": "npy", b"PAR1": "parquet", **dict.fromkeys(KINDS, "flat")}
 _COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00")  # gzip, bzip2, xz: supported by ``tarfile``
 
 
@@ -102,7 +99,7 @@ class Embeddings(NamedTuple):
         origins: web address of each downloaded file, and path of each other file; the file of ids is last.
         sha256: checksum of each file, if known.
         ids: the file of ids of a format without ids.
-        id_column: the column of ids; "": a usual name.
+        id_column: the name of the column or array of ids, or "rows" or "passages" of a FAISS index; "": a usual name.
         unchanged: the state of the files when their checksums were computed.
     """
 
@@ -130,13 +127,15 @@ class Embeddings(NamedTuple):
             unchanged.check()
 
 
-def find_embeddings(path: Path, format_: str | None = None, ids: str | None = None) -> Embeddings:
-    """Return the embeddings in a file or a folder. Without ``format_``, the format is detected from file names and first bytes.
+def find_embeddings(path: Path, format_: str | None = None, ids: str | None = None, *, further: Sequence[Path] = ()) -> Embeddings:
+    """Return the embeddings in a file, in several, or in a folder. Without ``format_``, it is detected from file names and first bytes.
 
     Args:
         path: the file or folder.
         format_: one of ``FORMATS``.
-        ids: file of ids, see ``arrays.attach_ids``; for Parquet, the column of ids.
+        ids: file of ids, see ``arrays.attach_ids``; or the name of the column or array of ids; or what those of a FAISS index are, "rows"
+            or "passages".
+        further: files that follow the first one.
 
     Raises:
         InputError: the path has no files, or none in a supported format.
@@ -144,12 +143,12 @@ def find_embeddings(path: Path, format_: str | None = None, ids: str | None = No
     """
     if format_ not in (None, *FORMATS):
         raise InputError(f"--format {format_}: use one of {', '.join(FORMATS)}")
-    files = [path]
-    if path.is_dir():
+    files = [path, *further]
+    if path.is_dir() and not further:
         inner = (*path.iterdir(), *path.glob("*=*/**/*"))  # the last: a column's values as folders, as Spark and Hive write them
         files = sorted((file for file in inner if file.is_file() and not _is_hidden(file.relative_to(path))), key=_sort_key)
-    elif not path.is_file():
-        raise InputError(f"there is no file or folder {path}")
+    elif missing := next((file for file in files if not file.is_file()), None):
+        raise InputError(f"there is no file {'or folder ' * (not further)}{missing}")
     if not files:
         raise InputError(f"the folder {path} holds no file to read: names that begin with _ or ., and folders but NAME=VALUE, are left out")
     with _read_errors(path):
@@ -159,7 +158,7 @@ def find_embeddings(path: Path, format_: str | None = None, ids: str | None = No
         files = [path / "docid", path / "index"]
     if format_ is not None and detected not in (format_, "pickles") or (detected == "pickles" and format_ in ("pyserini", "flat")):
         raise InputError(f"{path} is not in the format '{format_}': it looks like {detected}")
-    ids_file = Path(ids) if ids and detected != "parquet" else None
+    ids_file = Path(ids) if ids and detected != "parquet" and (Path(ids).is_file() or detected not in _WITH_IDS) else None
     if ids_file and not ids_file.is_file():
         raise InputError(f"--ids {ids}: there is no such file")
     refuse_pointer(ids_file or path)
@@ -198,26 +197,35 @@ def _detect_format(path: Path, files: Sequence[Path]) -> str:
     if path.is_file() and _is_tar(path):
         first, _ = next(_open_members(path), (path, None))
         return "pyserini" if first.name in ("docid", "index") else "pickles"
-    with files[0].open("rb") as file:
-        start_bytes = file.read(16)
-    if start_bytes[:4] in _BEGINNINGS:
-        return _BEGINNINGS[start_bytes[:4]]
-    if start_bytes[4:9] == bytes(4) + b"{":
+    return _detect_file_format(files[0])
+
+
+def _detect_file_format(path: Path) -> str:
+    with path.open("rb") as file:
+        start = file.read(16)
+    dim = int.from_bytes(start[:4], "little")
+    if start[:4] in _BEGINNINGS:
+        return _BEGINNINGS[start[:4]]
+    if start[4:9] == bytes(4) + b"{":
         return "safetensors"
-    dim = int.from_bytes(start_bytes[:4], "little")
-    if 0 < dim <= _MAX_DIM and files[0].stat().st_size % (4 + 4 * dim) == 0:  # a dimension before each vector; 384 begins as a pickle does
-        raise InputError(f"{files[0]} looks like fvecs: numpy.fromfile(FILE, 'f4').reshape(-1, {1 + dim})[:, 1:] reads them; {ADVICE}")
-    if start_bytes[:1] == b"\x80":
+    if 0 < dim <= MAX_DIM and (path.suffix == ".fvecs" or path.stat().st_size % (4 + 4 * dim) == 0):  # 384 begins as a pickle does
+        return "fvecs"
+    if start[:1] == b"\x80":
         return "pickles"
-    if start_bytes[:2] in (b"Ix", b"Iw", b"IH", b"IL"):
-        raise InputError(
-            f"{files[0]} is a FAISS index of type '{start_bytes[:4].decode(errors='replace')}', and only flat ones are read: if it has the "
-            f"vectors, as 'IHNf' and 'IwFl' do, faiss.read_index(FILE).reconstruct_n() gives them; {ADVICE}"
-        )
-    found = f"is {kind}" if (kind := kind_of(start_bytes)) else f"begins with {start_bytes[:4]!r}"
-    if start_bytes.startswith(_COMPRESSED):
+    if start[:4] == b"PK\3\4" and (archived := _detect_archive(path)):
+        return archived
+    if start[:2] in (b"Ix", b"Iw", b"IH", b"IL"):
+        raise refuse_kind(path, start[:4])
+    found = f"is {kind}" if (kind := kind_of(start)) else f"begins with {start[:4]!r}"
+    if start.startswith(_COMPRESSED):
         found = "is compressed, but no tar: it is cut off or corrupt, or holds something else"
-    raise InputError(f"{files[0]} {found}, which is none of the formats {', '.join(FORMATS)}: {ADVICE}")
+    raise InputError(f"{path} {found}, which is none of the formats {', '.join(FORMATS)}: {ADVICE}")
+
+
+def _detect_archive(path: Path) -> str:
+    with zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+    return "pt" if any(name.endswith("data.pkl") for name in names) else "npz" if all(name.endswith(".npy") for name in names) else ""
 
 
 @contextlib.contextmanager
@@ -225,7 +233,7 @@ def _read_errors(name: str | Path) -> Iterator[None]:
     """Translate exceptions in reading a source. Bzip2 and gzip raise an ``OSError`` without a number for corrupt data."""
     try:
         yield
-    except (tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, OSError) as error:
+    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise StorageError(f"{name} cannot be read: {error.strerror}") from error
         raise InputError(f"{name} is cut off or corrupt: {error}") from error
@@ -304,7 +312,7 @@ def _read_pairs(items: Sequence[object], name: str) -> Arrays:
 def _read_pyserini(source: Embeddings) -> Iterator[Arrays]:
     ids = next(list(read_lines(file, str(path))) for path, file in _find_file(source, "docid"))
     for path, file in _find_file(source, "index"):
-        yield str(path), ids, _read_flat_index(file, str(path))[0]
+        yield from ((name, ids, vectors) for name, _, vectors in read_index(file, str(path)))
 
 
 def _find_file(source: Embeddings, name: str) -> Iterator[tuple[Path, IO[bytes]]]:
@@ -321,46 +329,32 @@ def _find_file(source: Embeddings, name: str) -> Iterator[tuple[Path, IO[bytes]]
 def _read_flat(source: Embeddings) -> Iterator[Arrays]:
     with contextlib.ExitStack() as stack:
         file = cast(IO[bytes], _ConcatenatedFiles([stack.enter_context(path.open("rb")) for path in source.files]))
-        vectors, has_ids = _read_flat_index(file, source.name)
-        yield source.name, _read_last_ids(source.files[-1], vectors.shape[0]) if has_ids else None, vectors
-
-
-def _read_flat_index(file: IO[bytes], name: str) -> tuple[FileArray, bool]:
-    """Return the vectors of a flat FAISS index, and whether ids follow them."""
-    header = file.read(_FAISS_HEADER.size)
-    if has_ids := header[:4] in _ID_MAPS:
-        header = file.read(_FAISS_HEADER.size)
-    size = file.read(8)
-    if len(size) < 8 or header[:4] not in _FLAT:
-        raise InputError(f"{name} is no flat FAISS index, or cut off: it begins with {header[:4]!r}")
-    _, dim, n_vectors, *_, metric = _FAISS_HEADER.unpack(header)
-    if header.startswith(b"IxFl"):
-        raise InputError(f"{name} compares by FAISS's metric {metric} (2 is L1, 3 Linf, 4 Lp): an index for inner products is needed")
-    n_numbers = int.from_bytes(size, "little")
-    if not 1 <= dim <= _MAX_DIM or n_vectors < 0 or n_numbers != n_vectors * dim:
-        raise InputError(f"{name} is corrupt: it says {n_vectors:,} vectors of dimension {dim} and {n_numbers:,} numbers")
-    return FileArray(file, name, (n_vectors, dim), np.dtype("<f4"), is_euclidean=header.startswith(b"IxF2")), has_ids
-
-
-def _read_last_ids(path: Path, n_vectors: int) -> NDArray[np.int64]:
-    """Return the ids at the end of a FAISS index with ids."""
-    start = path.stat().st_size - 8 * (n_vectors + 1)
-    if start >= 0 and list((ids := np.fromfile(path, "<i8", n_vectors + 1, offset=start))[:1]) == [n_vectors]:
-        return ids[1:]
-    raise InputError(f"{path} is cut off: it does not end with {n_vectors:,} ids")
+        yield from read_index(file, source.name)
 
 
 class _ConcatenatedFiles:
     """Several open files, read as one."""
 
     def __init__(self, files: Sequence[IO[bytes]]) -> None:
-        self._files = files
+        self._files, self._position = files, 0
+        self._starts = list(accumulate((file.seek(0, os.SEEK_END) for file in files), initial=0))
+
+    def tell(self) -> int:
+        """Return the position of the next byte."""
+        return self._position
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Go to a position from the start, or from the end."""
+        self._position = offset + (self._starts[-1] if whence == os.SEEK_END else 0)
+        return self._position
 
     def read(self, n_bytes: int) -> bytes:
-        """Return the next bytes; fewer only at the end of the last file."""
+        """Return the next bytes; fewer only at the end of the last file, or of one that has become shorter."""
         content = b""
-        for file in self._files:  # those before are at their end
-            content += file.read(n_bytes - len(content))
+        for file, start in zip(self._files, self._starts, strict=False):
+            file.seek(max(0, self._position - start))
+            content += (found := file.read(n_bytes - len(content)))  # nothing of the files before, and of those behind if it is enough
+            self._position += len(found)
         return content
 
 

@@ -1,16 +1,18 @@
 """Import of published embeddings as an encoder's vectors over a corpus.
 
 Each embedding is matched to its passage by its id. Embeddings without ids are matched in order, and there must be exactly one per
-passage. Missing, duplicate and foreign embeddings are counted and named. Only missing embeddings can be allowed: their rows get no
-vector, and no search returns them. For an encoder that scales its vectors to length 1, a vector of zeros is a missing one, and any other
-length is refused. An index for Euclidean distances ranks as inner products do only if its vectors have one length: others are refused,
-unless the encoder is one of ``ENCODERS``, whose vectors are for inner products whatever index holds them.
+passage. Ids in a FAISS index that are the numbers from 0 are rows if they are no ids of passages. Missing, duplicate and foreign
+embeddings are counted and named. Only missing embeddings can be allowed: their rows get no vector, and no search returns them. For an
+encoder that scales its vectors to length 1, a vector of zeros is a missing one, and any other length is refused. An index for Euclidean
+distances ranks as inner products do only if its vectors have one length: others are refused, unless the encoder is one of ``ENCODERS``,
+whose vectors are for inner products whatever index holds them.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -37,13 +39,16 @@ from wikidx.indexer.encoders.transformer import OpenEncoder, open_encoder
 from wikidx.indexer.vectors.corpus_vectors import open_corpus_vectors
 from wikidx.indexer.vectors.file import FORMAT_VERSION, KIND, MISSING, UNIT_TOLERANCE, VectorFile, lengths, write_rows
 
-from .arrays import Block
+from .arrays import BLOCK_ROWS, Block
 from .formats import Embeddings, add_checksums
 
+_ROWS, _PASSAGES = "rows", "passages"  # what ids in a FAISS index may be
 _SHOWN = 3
 _ID_PREFIX = "wiki:"  # DPR's code prefixes the ids of its Wikipedia passages (conf/ctx_sources/default_sources.yaml)
 _OTHER_RANKING = ": inner products, by which idx searches, rank them otherwise: scale them by --normalize, or save an inner-product index"
 _SAME = 0.05  # relative distance: half precision or other library versions cause less, other passages more
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +99,8 @@ def import_vectors(
     stored: Stored = "float16" if np.dtype(options.dtype or dtype).itemsize == 2 else "float32"
     names = [f"file {number}" for number in range(len(source.origins))]  # independent of file names
     inputs = {"passages": store.fingerprint, **dict(zip(names, source.sha256 or add_checksums(source).sha256, strict=True))}
-    scaled: Parameters = {"normalized": True} if options.normalize else {}
-    parameters: Parameters = {"encoder": spec.name, "origin": "imported", "dtype": stored, **scaled}
+    chosen: Parameters = {**({"normalized": True} if options.normalize else {}), **({"ids": source.id_column} if source.id_column else {})}
+    parameters: Parameters = {"encoder": spec.name, "origin": "imported", "dtype": stored, **chosen}
     recipe = Recipe(kind=KIND, format_version=FORMAT_VERSION, parameters=parameters, inputs=inputs)
     ref = index_ref(corpus, spec.name)
     check_staged_recipe(ref, recipe, force=options.force)
@@ -112,7 +117,7 @@ def import_vectors(
 
     def write(staging: Path) -> BuildResult:
         array = VectorFile(staging, len(store), stored).map_writable(spec.dim)
-        missing = _Importer(corpus, store, spec, source.name, array).import_all(source, options, progress)
+        missing = _Importer(corpus, store, spec, source, array).import_all(source, options, progress)
         if len(missing):
             save_array(staging / MISSING, missing)
         if encoder:
@@ -151,8 +156,9 @@ class _Examples:
 class _Importer:
     """Writer of embeddings to their rows. It records the rows with a vector, and foreign and duplicate embeddings."""
 
-    def __init__(self, corpus: str, store: PassageStore, spec: EncoderSpec, name: str, array: NDArray[Any]) -> None:
-        self._store, self._spec, self._name, self._array = store, spec, name, array
+    def __init__(self, corpus: str, store: PassageStore, spec: EncoderSpec, source: Embeddings, array: NDArray[Any]) -> None:
+        self._store, self._spec, self._name, self._array = store, spec, source.name, array
+        self._ids = source.id_column if source.format == "flat" else _PASSAGES
         self._corpus, limit = split_name(corpus)
         self._is_subset = limit is not None
         self._has_vector = np.zeros(len(store), dtype=np.bool_)
@@ -204,9 +210,25 @@ class _Importer:
             rows = np.arange(block.first, block.first + len(block.vectors))
             return np.where(rows < len(self._store), rows, NO_ROW)
         rows = self._store.rows_of(block.ids)
+        self._ids = self._ids or self._meaning(block.n_numbers)
+        if self._ids == _ROWS:
+            numbers = np.array(block.ids, dtype=np.int64)
+            return np.where((numbers >= 0) & (numbers < len(self._store)), numbers, NO_ROW)
         prefixed = [number for number in np.flatnonzero(rows == NO_ROW).tolist() if block.ids[number].startswith(_ID_PREFIX)]
         rows[prefixed] = self._store.rows_of([block.ids[number].removeprefix(_ID_PREFIX) for number in prefixed])
         return rows
+
+    def _meaning(self, n: int) -> str:
+        """Return what the ids of a FAISS index are that are the numbers below ``n``; any if it is 0."""
+        numbers = np.arange(n)
+        rows = [self._store.rows_of([*map(str, part)]) for part in np.array_split(numbers, n // BLOCK_ROWS + 1)]
+        is_id = (found := np.concatenate(rows)) != NO_ROW
+        if np.array_equal(found, np.where(numbers < len(self._store), numbers, NO_ROW)):
+            return _PASSAGES
+        if is_id.all() or (self._is_subset and is_id.any()):
+            raise InputError(f"{self._name} has ids that are those of passages, or rows: say which by --ids {_PASSAGES} or --ids {_ROWS}")
+        logger.warning("%s: its ids are taken as rows, as not all of them are ids of passages", self._name)
+        return _ROWS
 
     def _check_coverage(self, missing: Rows, *, allow_missing: bool) -> None:
         """Raise ``InputError`` if embeddings are foreign or duplicate, or if some are missing without ``allow_missing``."""

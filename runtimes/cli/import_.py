@@ -40,17 +40,23 @@ def lucene(
 
 @command()
 def embeddings(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="File or folder of embeddings.")],
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH…", help="Folder or file of embeddings, or files in their order.")],
     corpus: Annotated[str, completion.corpus_option("The built corpus whose passages were embedded.")],
     encoder: Annotated[
         str, typer.Option(metavar="NAME", help="The encoder that produced the embeddings.", autocompletion=completion.encoder)
     ],
     file_format: Annotated[
         str | None,
-        typer.Option("--format", help="Format: contriever, dpr, array, pyserini, flat, npy, safetensors or parquet; default: detected."),
+        typer.Option(
+            "--format",
+            help="Format: contriever, dpr, array, pyserini, flat (FAISS), pt, npy, npz, fvecs, safetensors, parquet; default: detected.",
+        ),
     ] = None,
     ids: Annotated[
-        str | None, typer.Option(metavar="FILE|COLUMN", help="File of ids, one per line or .npy; for Parquet: the column of ids.")
+        str | None,
+        typer.Option(
+            metavar="FILE|NAME", help="File of ids, one per line or .npy; the column or array of ids; of FAISS, rows or passages."
+        ),
     ] = None,
     allow_missing: Annotated[bool, typer.Option("--allow-missing", help="Import even if some passages have no embedding.")] = False,
     verify: Annotated[int, typer.Option(min=0, help="Re-encode N random passages and compare them with the embeddings.", metavar="N")] = 0,
@@ -76,7 +82,7 @@ def embeddings(
         device=device,
         force=force,
     )
-    embeddings_ = find_embeddings(path, file_format, ids)
+    embeddings_ = find_embeddings(paths[0], file_format, ids, further=paths[1:])
     with show_steps() as step:
         embeddings_ = add_checksums(embeddings_, step("reading", "B"))
         manifest = import_vectors(corpus, spec, open_store(corpus), embeddings_, options, step(spec.name, "passages"))

@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.fuzz.mutating import examples, mutations, read_or_refuse
-from tests.indexer.embedding_files import tar_of
+from tests.indexer.embedding_files import fvecs, npz, tar_of, torch_save
 from wikidx.indexer.published.formats import find_embeddings
 
 VECTORS = np.arange(12, dtype=np.float32).reshape(4, 3)
@@ -87,8 +87,8 @@ def flat(content: bytes) -> list[list[float]] | None:
     """Return the vectors of a flat index, by the bytes of its header."""
     if len(content) < HEADER.size:
         return None
-    kind, dim, n, _, _, _, _, n_numbers = HEADER.unpack_from(content)
-    is_flat = kind in (b"IxFI", b"IxF2") and 1 <= dim <= 1 << 16 and n >= 0  # larger dimensions are refused
+    kind, dim, n, _, _, _, metric, n_numbers = HEADER.unpack_from(content)
+    is_flat = kind in (b"IxFI", b"IxF2") and metric in (0, 1) and 1 <= dim <= 1 << 16 and n >= 0  # larger dimensions are refused
     if not is_flat or n_numbers != n * dim or len(content) < HEADER.size + 4 * n_numbers:
         return None
     return np.frombuffer(content, "<f4", n_numbers, HEADER.size).astype(float).reshape(n, dim).tolist()
@@ -109,6 +109,25 @@ def test_flat_indexes(file: Path, content: bytes, ids: bytes) -> None:
     if named is not None and named[0] is not None:
         assert repr(named[1]) == repr(expected)
         assert len(named[0]) == len(named[1])
+
+
+ARCHIVES = (
+    npz({"ids": np.array(IDS), "v": VECTORS}),
+    npz({"v": VECTORS.astype(np.float16)}, is_compressed=True),
+    torch_save(lambda torch: {"ids": IDS, "v": torch.tensor(VECTORS)}),
+    torch_save(lambda torch: (torch.tensor(VECTORS), torch.tensor([4, 3, 2, 1]))),
+    fvecs(VECTORS),
+)
+
+
+@examples()
+@given(content=mutations(*ARCHIVES))
+def test_archives(file: Path, content: bytes) -> None:
+    file.write_bytes(content)
+    found = read(file)
+    if content in ARCHIVES:
+        assert found is not None
+        assert found[1] == VECTORS.tolist()
 
 
 @examples()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,26 @@ def npy(array: NDArray[Any]) -> bytes:
     return made.getvalue()
 
 
+def npz(arrays: Mapping[str, NDArray[Any]], *, is_compressed: bool = False) -> bytes:
+    """Return what ``numpy.savez`` writes."""
+    made = io.BytesIO()
+    (np.savez_compressed if is_compressed else np.savez)(made, **arrays)  # type: ignore[arg-type]
+    return made.getvalue()
+
+
+def fvecs(vectors: Vectors) -> bytes:
+    """Return vectors with their dimension before each."""
+    dims = np.full((len(vectors), 1), vectors.shape[1], dtype="<i4").view("<f4")
+    return np.concatenate([dims, vectors], axis=1).tobytes()
+
+
+def torch_save(make: Callable[[Any], object]) -> bytes:
+    """Return what torch saves of an object that is made of it."""
+    torch, made = pytest.importorskip("torch", reason="needs the extra 'dense'"), io.BytesIO()
+    torch.save(make(torch), made)
+    return made.getvalue()
+
+
 def safetensors(tensors: Mapping[str, object]) -> bytes:
     """Return what safetensors writes of torch's tensors."""
     made: bytes = pytest.importorskip("safetensors.torch", reason="needs the extra 'dense'").save(dict(tensors), {"made": "by a test"})
@@ -68,6 +88,7 @@ def flat(factory: str = "Flat", metric: str = "METRIC_INNER_PRODUCT") -> bytes:
     """Return what FAISS writes of an index over the vectors, with ``NUMBERS`` as ids if it takes any."""
     faiss = pytest.importorskip("faiss", reason="needs the extra 'dense'")
     index = faiss.index_factory(DIM, factory, getattr(faiss, metric))
+    index.train(VECTORS)
     if factory.startswith("IDMap"):
         index.add_with_ids(VECTORS, NUMBERS)
     else:

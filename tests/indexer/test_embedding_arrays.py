@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import gzip
-import io
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,25 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.indexer.embedding_files import DIM, IDS, NUMBERS, VECTORS, N, check_refused, flat, npy, parquet, read, safetensors, write
+from tests.indexer.embedding_files import (
+    DIM,
+    IDS,
+    NUMBERS,
+    VECTORS,
+    N,
+    check_refused,
+    flat,
+    npy,
+    npz,
+    parquet,
+    read,
+    safetensors,
+    torch_save,
+    write,
+)
 from wikidx.base.errors import InputError
 from wikidx.indexer.published import arrays
+from wikidx.indexer.published.formats import find_embeddings
 
 Files = dict[str, bytes]
 LINES = "".join(f"{id_}\n" for id_ in IDS).encode()
@@ -107,10 +123,32 @@ def test_parquet_needs_a_column_of_ids(tmp_path: Path) -> None:
         read(write(tmp_path, {"v.parquet": parquet(columns)}) / "v.parquet", "other")
 
 
-def archive(array: NDArray[Any]) -> bytes:
-    made = io.BytesIO()
-    np.savez(made, array)
-    return made.getvalue()
+def test_ids_have_a_name_or_a_file_in_archives_too(tmp_path: Path) -> None:
+    arrays = {"ids": NUMBERS, "names": np.array(IDS), "v": VECTORS}
+    write(tmp_path, {"v.npz": npz(arrays), "w.npz": npz({"v": VECTORS}), "ids.txt": LINES})
+    assert read(tmp_path / "v.npz")[0] == [*map(str, NUMBERS)]
+    assert read(tmp_path / "v.npz", "names")[0] == read(tmp_path / "w.npz", tmp_path / "ids.txt")[0] == IDS
+    with pytest.raises(InputError, match="v.npz has ids, names, v: needed is one array of two dimensions, and ids 'other'"):
+        read(tmp_path / "v.npz", "other")
+
+
+def test_files_are_read_in_the_order_in_which_they_are_named(tmp_path: Path) -> None:
+    write(tmp_path, {"b.npy": npz({"v": VECTORS[:500]}), "a.npy": npz({"v": VECTORS[500:]})})
+    blocks = find_embeddings(tmp_path / "b.npy", further=[tmp_path / "a.npy"]).blocks()
+    np.testing.assert_array_equal(np.concatenate([block.vectors for block in blocks]), VECTORS)
+    with pytest.raises(InputError, match="there is no file .*missing"):
+        find_embeddings(tmp_path / "b.npy", further=[tmp_path / "missing"])
+
+
+class Payload:
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
+        return os.mkdir, ("payload has run",)
+
+
+def test_a_payload_in_a_file_of_torch_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    check_refused(tmp_path, {"v.pt": torch_save(lambda torch: {"v": torch.tensor(VECTORS), "a": Payload()})}, "nothing of it was run")
+    assert not Path("payload has run").exists()
 
 
 @pytest.mark.parametrize(
@@ -119,7 +157,7 @@ def archive(array: NDArray[Any]) -> bytes:
         ({"ids.txt": LINES[:-1].rpartition(b"\n")[0]}, "has more vectors than .*ids.txt has ids, 1,199"),
         ({"ids.txt": LINES + b"another\n"}, "ids.txt has more ids than .* has vectors, 1,200: is the first, '.*', a header"),
         ({"ids.npy": npy(np.array(IDS, dtype=object))}, r"ids.npy holds Python objects: save ids by ids.astype\(str\)"),
-        ({"ids.npy": archive(np.array(IDS))}, "ids.npy is cut off, or no array of numbers: the magic string is not"),
+        ({"ids.npy": npz({"ids": np.array(IDS)})}, "ids.npy is cut off, or no array of numbers: the magic string is not"),
         ({"ids.npy": npy(VECTORS)}, r"ids.npy holds float32 of shape \(1200, 8\): ids are one dimension of integers or"),
         ({"ids.txt.gz": gzip.compress(LINES)[:-9]}, r"ids.txt.gz is corrupt: .*: fetch or compress it again"),
         ({"ids.txt": LINES.decode().encode("utf-16")}, "line 1 is no id in UTF-8, but perhaps in UTF-16: convert it"),
@@ -160,7 +198,7 @@ NO_TABLE = "rows without an id, or with vectors of several lengths"
         (lambda: npy(np.arange(3.0)), r"holds float64 of shape \(3,\): vectors are floats of two dimensions"),
         (lambda: npy(np.ones((3, 2), dtype="V2")), r"holds \|V2 of shape \(3, 2\): .*; of bfloat16, save array.astype\('float32'\)"),
         (lambda: npy(np.ones((3, 2), dtype=np.int32)), r"holds int32 of shape \(3, 2\): vectors are floats"),
-        (two_tensors, r"has 2 tensors of two dimensions \(a, b\): one is imported"),
+        (two_tensors, "has a, b: needed is one array of two dimensions"),
         (lambda: tensors(tensor(), bytes(20)), NO_TENSORS),
         (lambda: tensors(tensor(shape=[2**70, 2])), NO_TENSORS),
         (lambda: tensors(tensor(data_offsets=[-500, 24])), NO_TENSORS),
@@ -170,6 +208,15 @@ NO_TABLE = "rows without an id, or with vectors of several lengths"
         (lambda: parquet({"id": [1, 2], "vector": [[1.0, 2.0], [3.0]]}), NO_TABLE),
         (lambda: parquet({"id": [1, 2], "vector": [[1.0], None]}), NO_TABLE),
         (lambda: parquet({"id": [1, None], "vector": [[1.0], [2.0]]}), NO_TABLE),
+        (lambda: torch_save(lambda torch: torch.tensor(VECTORS).T), "has a tensor that is stored with gaps or by columns: save"),
+        (lambda: torch_save(lambda torch: torch.tensor(NUMBERS)), "has 0: needed is one array of two dimensions"),
+        (lambda: torch_save(lambda torch: (torch.ones(2), torch.ones(2, 3))), "other ids than one dimension of integers or texts"),
+        (lambda: torch_save(lambda torch: {"ids": ["1"], "v": torch.ones(2, 3)}), r"has 1 ids for an array of shape \(2, 3\)"),
+        (lambda: npz({"v": VECTORS.T}), "vectors, v is stored column by column: save numpy.ascontiguousarray"),
+        (lambda: npz({"ids": np.array([{}] * N), "v": VECTORS}), "other ids than one dimension of integers or texts"),
+        (lambda: npz({"ids": NUMBERS, "v": VECTORS[:9]}), r"has 1,200 ids for an array of shape \(9, 8\)"),
+        (lambda: npz({"a": VECTORS, "b": VECTORS}), "has a, b: needed is one array of two dimensions"),
+        (lambda: npz({"a": NUMBERS}).replace(b"a.npy", b"a.doc"), "is a zip archive, which is none of the formats"),
         (lambda: b"PAR1" + bytes(40), "is cut off or corrupt: "),
     ],
 )

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.indexer.embedding_files import DIM, IDS, VECTORS, check_refused, flat, read, tar_of, write
+from tests.indexer.embedding_files import DIM, IDS, VECTORS, check_refused, flat, fvecs, read, tar_of, write
 from wikidx.base.errors import InputError, StorageError
 from wikidx.indexer.published.formats import Embeddings, add_checksums, find_embeddings
 
@@ -23,16 +23,15 @@ def pyserini(ids: bytes = b"1\n" * 1200, factory: str = "Flat", n: int = 1200) -
     return {"docid": ids, "index": index[:8] + n.to_bytes(8, "little") + index[16:]}
 
 
-def fvecs(dim: int) -> bytes:
-    rows = np.zeros((4, 1 + dim), dtype="<f4")
-    rows[:, 0] = np.full(4, dim, dtype="<i4").view("<f4")
-    return rows.tobytes()
-
-
 def pickled(value: object) -> Callable[[], Files]:
     return lambda: {"made.pkl": pickle.dumps(value)}
 
 
+def indexed(factory: str) -> Callable[[], Files]:
+    return lambda: {"index": flat(factory)}
+
+
+CODES = {"SQ8": "IxSQ", "PCA4,Flat": "IxPT", "IVF4,SQfp16": "IwSq", "PQ4x4": "IxPq"}
 ZEROS = np.zeros((2, 8), dtype=np.float16)
 NO_PAIR = r"an item that is not \(id, vector\)"
 NO_VECTORS = "holds float(16|32) of shape .*: vectors are floats of two dimensions"
@@ -56,12 +55,14 @@ NO_VECTORS = "holds float(16|32) of shape .*: vectors are floats of two dimensio
         (lambda: {"text": b"hello"}, "text begins with b'hell', which is none of the formats contriever, dpr"),
         (lambda: {"empty": b""}, "empty begins with b''"),
         (lambda: {"passages.gz": gzip.compress(pickle.dumps(ZEROS))}, "is compressed, but no tar: .* none of the formats"),
-        (lambda: {"x.fvecs": fvecs(384)}, r"x\.fvecs looks like fvecs: numpy\..*'f4'\)\.reshape\(-1, 385\)\[:, 1:\] reads them"),
-        (lambda: {"index": flat("HNSW16")}, "of type 'IHNf', and only flat .*: if it has .* as 'IHNf' and 'IwFl' do, .*reconstruct_n"),
+        (lambda: {"x.fvecs": fvecs(VECTORS)[:-4]}, "x.fvecs is cut off, or no fvecs: it ends within its vector 1,199"),
+        (lambda: {"x.fvecs": fvecs(VECTORS[:4]) + bytes(36)}, "x.fvecs is corrupt, or no fvecs: .* other dimensions than 8, that of"),
+        *[(indexed(factory), f"type '{kind}', which does not hold the vectors: read are .*numpy.save") for factory, kind in CODES.items()],
         (lambda: {"index": flat(metric="METRIC_L1")}, "compares by FAISS's metric 2 .*an index for inner products is needed"),
         (lambda: {"index": flat(metric="METRIC_Lp")}, "compares by FAISS's metric 4 .*an index for inner products is needed"),
-        (lambda: {"index": flat("IDMap,Flat")[:-8]}, "is cut off: it does not end with 1,200 ids"),
-        (lambda: pyserini(factory="HNSW16"), "is no flat FAISS index, or cut off: it begins with b'IHNf'"),
+        (lambda: {"index": flat("IDMap,Flat")[:-8]}, r"is cut off or corrupt: an array of \(1200,\) follows its byte 38,490"),
+        (lambda: {"index": flat("IDMap,IVF4,Flat")}, "has 1,200 ids for 1,200 vectors, or ids of ids: ids of each vector are needed"),
+        (lambda: pyserini(factory="SQ8"), "index is a FAISS index of type 'IxSQ', which does not hold the vectors"),
         (lambda: pyserini(b"1\n" * 1201), r"has 1,201 ids for an array of shape \(1200, 8\)"),
         (lambda: pyserini(n=1201), "is corrupt: it says 1,201 vectors of dimension 8 and 9,600 numbers"),
         (lambda: pyserini(b"x" * 100_000), "docid: line 1 is no id"),

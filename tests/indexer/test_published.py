@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from tests.retrievers.retrieving import at_home, build_corpus
 from wikidx.base.artifacts.building import lock
@@ -64,9 +65,11 @@ class Published(NamedTuple):
         return run(self.write(content), corpus, **options)  # type: ignore[arg-type]
 
 
-def run(path: Path, corpus: str = "made", encoder: str = "minilm", progress: Progress = silent, **options: object) -> Manifest:
-    spec = dataclasses.replace(encoder_spec(encoder), dim=DIM)
-    return import_vectors(corpus, spec, open_store(corpus), find_embeddings(path), ImportOptions(**options), progress)  # type: ignore[arg-type]
+def run(
+    path: Path, corpus: str = "made", encoder: str = "minilm", progress: Progress = silent, ids: str | None = None, **options: object
+) -> Manifest:
+    spec, source = dataclasses.replace(encoder_spec(encoder), dim=DIM), find_embeddings(path, ids=ids)
+    return import_vectors(corpus, spec, open_store(corpus), source, ImportOptions(**options), progress)  # type: ignore[arg-type]
 
 
 def interrupt(done: int, total: int | None) -> None:
@@ -232,6 +235,62 @@ def test_an_index_for_distances_has_one_length(index: str, longest: float, encod
         with pytest.raises(InputError, match=r"Euclidean distance \(FAISS's METRIC_L2\) vectors of lengths from 1 to 1.5: .*--normalize"):
             run(published.path, encoder=encoder)
     run(published.path, encoder=encoder, normalize=is_refused)
+
+
+ROWS = np.random.default_rng(2).permutation(N)  # of which the ids are one more
+Ids = NDArray[np.int64]
+
+
+@pytest.mark.parametrize("factory", ["IDMap,Flat", "IDMap,HNSW16", "IVF16,Flat"])
+@pytest.mark.parametrize(
+    ("of", "ids", "message"),
+    [
+        (lambda rows: rows, None, ""),
+        (lambda rows: rows, "rows", ""),
+        (lambda rows: rows + 1, None, ""),
+        (lambda rows: rows + 1, "passages", ""),
+        (lambda rows: rows, "passages", "has 1 embeddings that are not of this corpus, such as '0'; it lacks 1 of .* such as '3000'"),
+        (lambda rows: rows + 1, "rows", "has 1 embeddings that are not of this corpus, such as '3000'; it lacks 1 of .* such as '1'$"),
+        (lambda rows: np.maximum(rows, 1), "rows", "has 1 embeddings of passages that have one already, such as '1'; it lacks 1 of"),
+        (lambda rows: np.maximum(rows, 1), "passages", "already, such as '1'; it lacks 1 of the corpus's 3,000 passages, such as '3000'"),
+    ],
+)
+def test_ids_of_an_index_are_rows_or_those_of_passages(
+    factory: str, of: Callable[[Ids], Ids], ids: str | None, message: str, published: Published, caplog: pytest.LogCaptureFixture
+) -> None:
+    faiss = pytest.importorskip("faiss", reason="needs the extra 'dense'")
+    index = faiss.index_factory(DIM, factory, faiss.METRIC_INNER_PRODUCT)
+    index.train(published.vectors)
+    index.add_with_ids(published.vectors[ROWS], of(ROWS))
+    faiss.write_index(index, str(published.path))
+    if message:
+        with pytest.raises(InputError, match=message):
+            run(published.path, ids=ids)
+        return
+    run(published.path, ids=ids)
+    np.testing.assert_array_equal(stored(), published.vectors)
+    assert ("its ids are taken as rows" in caplog.text) == (ids is None and 0 in of(ROWS))
+
+
+def test_ids_that_are_both_are_asked_for(build: Callable[..., PassageStore], published: Published) -> None:
+    """Passages with the ids from 0, in another order: ids may be these or rows. In the order of rows, both are the same."""
+    faiss = pytest.importorskip("faiss", reason="needs the extra 'dense'")
+    index = faiss.index_factory(DIM, "IVF16,Flat", faiss.METRIC_INNER_PRODUCT)
+    index.train(published.vectors)
+    index.add(published.vectors)
+    faiss.write_index(index, str(published.path))
+    passages = published.store.get_many(range(N))
+    build([passage._replace(id=str(row)) for row, passage in zip(ROWS.tolist(), passages, strict=True)])
+    with pytest.raises(InputError, match="has ids that are those of passages, or rows: say which by --ids passages or --ids rows"):
+        run(published.path)
+    for ids, expected in {"rows": published.vectors, "passages": published.vectors[ROWS]}.items():
+        run(published.path, ids=ids, force=True)
+        np.testing.assert_array_equal(stored(), expected)
+    with pytest.raises(ArtifactMismatch, match="holds other vectors"):
+        run(published.path, ids="rows")
+    build([passage._replace(id=str(row)) for row, passage in enumerate(passages)])
+    run(published.path, force=True)
+    np.testing.assert_array_equal(stored(), published.vectors)
 
 
 def test_verification_encodes_again(published: Published, monkeypatch: pytest.MonkeyPatch) -> None:
