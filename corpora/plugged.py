@@ -64,4 +64,6 @@ def checked(plugged: PlugIn, run: Callable[[], Iterable[Any]], place: str, expec
 def _is_passage(item: object) -> bool:
     if not isinstance(item, LocatedPassage) or not isinstance(item.span, Span | None):
         return False
+    if item.span is not None and not all(map(isinstance, item.span, (str, int, int, int, str))):
+        return False
     return all(isinstance(value, str) for value in (*item.passage, item.file))

@@ -7,6 +7,9 @@
     ids.u64        sorted little-endian uint64 words that find rows by id (see ``names``)
     titles.u64     sorted little-endian uint64 words that find rows by title
     repeated.u32   if any: pairs of record numbers, a record that repeats an id and is left out, and the first record with this id
+    columns.arrow  if a passage has a span: the span of each row, an uncompressed file of Arrow (see ``columns``)
+    columns.i64    where each batch of rows begins in it, and its footer, little-endian int64
+    documents.u32  the first row of each row's document, or its own, little-endian uint32
     sums           checksums of the pages of all of these (see ``base.artifacts.checked_files``)
 
 LMDB makes a build resumable: each batch is one transaction, and one writer appends. At the end the database is copied without its free
@@ -34,6 +37,9 @@ TEXT_KEYS = "text_keys.u64"
 IDS = "ids.u64"
 TITLES = "titles.u64"
 REPEATED = "repeated.u32"
+COLUMNS = "columns.arrow"
+COLUMN_BATCHES = "columns.i64"
+DOCUMENTS = "documents.u32"
 MAX_ID_BYTES = 511
 MOST_PHRASES = 65_534
 

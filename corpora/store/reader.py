@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,11 +12,13 @@ from numpy.typing import NDArray
 
 from wikidx.base.artifacts.checked_files import CheckedFiles
 from wikidx.base.artifacts.manifest import Manifest
-from wikidx.corpora.passage import NO_ROW, Passage, Rows
+from wikidx.base.errors import InputError
+from wikidx.corpora.passage import NO_ROW, Passage, Rows, Span
 
 from .batches import Batches
+from .columns import Spans, document_rows
 from .frames import Vocabulary
-from .layout import DATABASE, IDS, PLACES, REPEATED, TEXT_KEYS, TITLES, VOCABULARY, key_of
+from .layout import COLUMNS, DATABASE, DOCUMENTS, IDS, PLACES, REPEATED, TEXT_KEYS, TITLES, VOCABULARY, key_of
 from .names import find_candidates
 
 TextKeys = NDArray[np.uint64]
@@ -62,6 +65,51 @@ class PassageStore:
         """
         return self._array(TEXT_KEYS)
 
+    @property
+    def has_spans(self) -> bool:
+        """True if the passages know their places in documents."""
+        return COLUMNS in self._files
+
+    @functools.cached_property
+    def _spans(self) -> Spans:
+        return Spans(self._files)
+
+    def span(self, row: int) -> Span | None:
+        """Return the place of a row's passage in its document, None without one; raises as ``get_many`` does."""
+        return self.spans([row])[0]
+
+    def spans(self, rows: Sequence[int] | Rows) -> list[Span | None]:
+        """Return the place of each row's passage in its document, None for one without; raises as ``get_many`` does."""
+        array = self._check_rows(rows)
+        return self._spans.of_rows(array) if self.has_spans else [None] * len(array)
+
+    @property
+    def first_rows(self) -> NDArray[np.uint32]:
+        """First row of the document of each row, or the row itself if it has none, uint32 of shape (n,), ascending.
+
+        Raises:
+            InputError: the passages do not know their documents.
+            ArtifactCorrupt: the array is corrupt.
+        """
+        if not self.has_spans:
+            name = self.folder.parent.name
+            raise InputError(f"the passages of '{name}' do not say which document they are of: build it from documents with --split RULE")
+        firsts: NDArray[np.uint32] = self._files[DOCUMENTS].array("<u4", (self._n_passages,))[:]
+        return firsts
+
+    def document_rows(self, row: int) -> range:
+        """Return the rows of the document of a row, which follow one another; raises as ``first_rows`` does."""
+        return document_rows(self.first_rows, row)
+
+    def find_document(self, name: str) -> range | None:
+        """Return the rows of a document, None if there is no such document; raises as ``first_rows`` does."""
+        firsts = self.first_rows
+        for row in self.rows_of([f"{name}#0", name]).tolist():  # as splitting names them; what else has a span is looked for
+            if row >= 0 and (span := self.span(row)) is not None and span.document == name:
+                return document_rows(firsts, row)
+        first = self._spans.find_document(name)
+        return None if first is None else document_rows(firsts, first)
+
     def get_many(self, rows: Sequence[int] | Rows) -> list[Passage]:
         """Return the passages of the rows, in the order of ``rows``.
 
@@ -70,12 +118,15 @@ class PassageStore:
             ValueError: a row is negative, or beyond the last row.
             ArtifactCorrupt: a passage is corrupt.
         """
+        return self._batches.passages(self._check_rows(rows))
+
+    def _check_rows(self, rows: Sequence[int] | Rows) -> Rows:
         array = np.asarray(rows)
         if array.size and array.dtype.kind not in "iu":
             raise TypeError(f"rows are {array.dtype}, not integers")
         if array.size and not (array.min() >= 0 and array.max() < self._n_passages):
             raise ValueError(f"rows from {array.min()} to {array.max()} are requested, the store has 0 to {self._n_passages - 1}")
-        return self._batches.passages(array.astype(np.int64))
+        return array.astype(np.int64)
 
     def read(self, start: int = 0, stop: int | None = None) -> Iterator[Passage]:
         """Yield the passages from row ``start`` to before row ``stop`` (None: the end) in bounded memory; raises as ``get_many`` does."""

@@ -16,9 +16,10 @@ from wikidx.base.artifacts.checked_files import map_bytes
 from wikidx.base.artifacts.durable import write_durably
 from wikidx.base.batches import in_batches
 from wikidx.base.errors import InputError, StagingCorrupt
-from wikidx.corpora.passage import BadRecord, LocatedPassage, OnBad, Passage, text_key
+from wikidx.corpora.passage import BadRecord, LocatedPassage, OnBad, Passage, Span, text_key
 
 from .batches import Batches, find_places, join
+from .columns import SpanWriter
 from .database import Database
 from .frames import Vocabulary, to_stream, train
 from .layout import DATABASE, IDS, MAX_ID_BYTES, PLACES, REPEATED, TEXT_KEYS, TITLES, VOCABULARY, key_of, pack
@@ -94,6 +95,7 @@ class StoreWriter:
         self._n_passages = self._n_records = 0  # records also count those that are skipped because they repeat an id
         self._locations = dict.fromkeys(self._repeated.values(), "")  # number -> file and line of the first record of a repeated id
         self._fingerprint = hashlib.sha256()
+        self._spans = SpanWriter(folder)
         self._ids, self._titles = (folder / IDS).open("wb"), (folder / TITLES).open("wb")
         self._compressor_thread = ThreadPoolExecutor(max_workers=1)
 
@@ -125,7 +127,7 @@ class StoreWriter:
             yield self._store(compressed.result())
 
     def finish(self) -> str | None:
-        """Sort ids and titles, copy the database, write the places of its batches, and return the fingerprint.
+        """Sort ids and titles, copy the database, write the places of its batches and the last spans, and return the fingerprint.
 
         Returns:
             The fingerprint, or None if ids are repeated. With repeated ids, the passages are deleted, and the store lists the records that
@@ -137,6 +139,7 @@ class StoreWriter:
         for file in (self._ids, self._titles):
             file.flush()
         sort(Path(self._titles.name))
+        self._spans.finish()
         path = self._folder / DATABASE
         self._database.copy(path)
         content = map_bytes(path)
@@ -155,16 +158,17 @@ class StoreWriter:
     def close(self) -> None:
         """Close the files."""
         self._compressor_thread.shutdown()
-        for file in (self._ids, self._titles, self._text_keys, self._database):
+        for file in (self._ids, self._titles, self._spans, self._text_keys, self._database):
             file.close()
 
     def _accept(self, batch: Sequence[LocatedPassage]) -> Iterator[_Record]:
         """Yield a record with its row for each valid passage; pass invalid passages and repeated ids to ``on_bad``."""
         ids: list[int] = []
         titles: list[int] = []
-        for passage, file, line, _ in batch:
+        spans: list[Span | None] = []
+        for passage, file, line, span in batch:
             try:
-                id_, title, text = _encode(passage)
+                id_, title, text = _encode(passage, span)
                 self._n_records += 1
                 if self._n_records in self._repeated:
                     raise ValueError(f"the id '{passage.id}' is already that of {self._locations[self._repeated[self._n_records]]}")
@@ -177,10 +181,12 @@ class StoreWriter:
             self._n_passages += 1
             ids.append(word(id_, row))
             titles.append(word(title, row))
+            spans.append(span)
             stream = to_stream(id_, title, text) if row >= self._database.n_passages else b""
             yield _Record(row, passage, pack(id_, title, text), stream, text_key(passage.text) if row >= self._database.n_passages else 0)
         self._ids.write(np.array(ids, dtype="<u8").tobytes())
         self._titles.write(np.array(titles, dtype="<u8").tobytes())
+        self._spans.add(spans)
 
     def _compress(self, records: list[_Record]) -> _Batch:
         """Compress the records that are not stored yet; the first batch trains the vocabulary.
@@ -225,13 +231,15 @@ def _open_text_keys(path: Path, n_durable: int) -> IO[bytes]:
     return file
 
 
-def _encode(passage: Passage) -> tuple[bytes, bytes, bytes]:
+def _encode(passage: Passage, span: Span | None) -> tuple[bytes, bytes, bytes]:
     """Return the fields in UTF-8.
 
     Raises:
-        ValueError: the id is empty or too long, or a field has half of a surrogate pair.
+        ValueError: the id is empty or too long, or a field, also of the span, has half of a surrogate pair.
     """
     try:
+        if span is not None:
+            (span.document + span.heading).encode()
         id_, title, text = passage.id.encode(), passage.title.encode(), passage.text.encode()
     except UnicodeEncodeError as error:
         raise ValueError(f"half of a surrogate pair, \\u{ord(error.object[error.start]):04x}, without its other half") from None

@@ -17,6 +17,7 @@ from tests.indexer.made_vectors import clustered
 from wikidx.base.progress import Progress
 from wikidx.corpora.build import StoreOptions, build_store, open_store, skipped_records, store_path
 from wikidx.corpora.known.custom import ReadOptions, custom_corpus
+from wikidx.corpora.passage import LocatedPassage, Span
 from wikidx.corpora.store.frames import train
 from wikidx.indexer.base import SearchParams, Vectors
 from wikidx.indexer.build import build_index, open_lexical_index, open_vector_index, open_vectors
@@ -32,6 +33,7 @@ N_MISSING = 7  # rows without a vector
 _WORDS = "river whale ocean fox bell stone café naïve king red deep metal".split()
 _SMALL = {  # so that these few rows are many units of work
     "corpora.store.writer._BATCH_PASSAGES": 150,
+    "corpora.store.columns.BATCH_ROWS": 150,
     "indexer.vectors.corpus_vectors.BATCH_ROWS": 150,
     "indexer.indexes.quantized.BATCH_ROWS": 150,
     "indexer.indexes.faiss.ivf.BATCH_ROWS": 150,
@@ -91,7 +93,15 @@ class Artifact(NamedTuple):
 
 def _build_store(sources: Path, force: bool, progress: Progress) -> object:
     corpus = custom_corpus(sources / "passages.jsonl", CORPUS, ReadOptions(file_format="jsonl"))
-    return build_store(corpus, StoreOptions(skip_bad=True, replace=force, rebuild=force), storing=progress)
+    placed = dataclasses.replace(corpus, read=lambda files, on_bad: map(_placed, corpus.read(files, on_bad)))
+    return build_store(placed, StoreOptions(skip_bad=True, replace=force, rebuild=force), storing=progress)
+
+
+def _placed(record: LocatedPassage) -> LocatedPassage:
+    """Give a passage a place in a document of four, which its title names; the first ones have none."""
+    number = int(record.passage.id)
+    span = Span(record.passage.title, number % 4 * 90, number % 4 * 90 + len(record.passage.text), number % 3, f"{number} > café")
+    return record._replace(span=span if number >= 200 else None)
 
 
 def _open_store() -> Callable[[], object]:
@@ -100,7 +110,9 @@ def _open_store() -> Callable[[], object]:
     def read() -> object:
         titles = [store.rows_with_title(title).tolist() for title in ("none", "T0", f"T{N // 4 - 1}")]
         ids = store.rows_of(["none", *map(str, range(N))]).tolist()
-        return [store.get_many(range(N)), ids, titles, store.text_key.tolist(), skipped]
+        documents = [store.find_document(title) for title in ("none", "T50", f"T{N // 4 - 1}")]
+        assert documents == [None, range(200, 204), range(N - 4, N)]
+        return [store.get_many(range(N)), ids, store.spans(range(N)), store.first_rows.tolist(), titles, store.text_key.tolist(), skipped]
 
     return read
 
