@@ -134,13 +134,11 @@ def self_knowledge(
     from wikidx.runtimes.evaluation.comparing import self_knowledge as compare_answers
 
     first, second = score_runs([without, with_passages], scoring)
-    metric = next((name for name in first.values if name in second.values), None)
+    metric = next((name for name in first.values if name in second.values), "")
     records = compare_answers(first, second, metric) if metric else []
-    if not metric or not records:
-        raise InputError(
-            f"{without} and {with_passages} have no question that both answered, or no metric in common: name one with --metrics"
-        )
+    if not records:
+        raise InputError(f"{without} and {with_passages} share no answered question, or no metric: name one with --metrics")
     write_durably(out, json.dumps(records, ensure_ascii=False, indent=1).encode())
     counts = Counter(record["status"] for record in records)
-    shown = ", ".join(f"{status}: {n:,}" for status, n in sorted(counts.items()))
-    return Result({"out": str(out), "metric": metric, "questions": len(records), "statuses": counts}, [f"{out}: {shown} (by {metric})"])
+    shown = [f"{status}: {n:,} questions (by {metric})" for status, n in sorted(counts.items())]
+    return Result({"out": str(out), "metric": metric, "questions": len(records), "statuses": counts}, [*shown, str(out)])

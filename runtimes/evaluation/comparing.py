@@ -138,10 +138,9 @@ def self_knowledge(without: ScoredRun, with_passages: ScoredRun, metric: str) ->
     for at, other in _common_positions(without, with_passages):
         question, answers = without.questions[at], (without.rows[at].answer, with_passages.rows[other].answer)
         gain = with_passages.values[metric][other] - without.values[metric][at]
-        status = BETTER if gain > 0 else WORSE if gain < 0 else SAME
         if None not in answers and not np.isnan(gain):
-            golds = list(question.golden_answers)
-            records.append({"Question": question.text, "Gold answer": golds, "cot": answers[0], "cot-ir": answers[1], "status": status})
+            told = {"cot": answers[0], "cot-ir": answers[1], "status": BETTER if gain > 0 else WORSE if gain < 0 else SAME}
+            records.append({"Question": question.text, "Gold answer": list(question.golden_answers), **told})
     return records
 
 

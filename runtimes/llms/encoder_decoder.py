@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -40,14 +40,9 @@ class EncoderDecoder(Model):
         beginning: ids that the decoder reads before it writes.
     """
 
-    beginning: tuple[int, ...]
+    pads_left: ClassVar[bool] = False  # encoders with absolute positions count from the left
 
-    def _pad(self, rows: Sequence[Ids]) -> Batch:
-        """Return right-padded ids: encoders with absolute positions count from the left."""
-        longest = max(map(len, rows))
-        ids = [list(row) + [self.padding] * (longest - len(row)) for row in rows]
-        mask = [[1] * len(row) + [0] * (longest - len(row)) for row in rows]
-        return Batch(torch.tensor(ids, device=self.device), torch.tensor(mask, device=self.device))
+    beginning: tuple[int, ...]
 
     def _logits(self, batch: Batch, last: int, past: Any = None, *, use_cache: bool = False) -> tuple[torch.Tensor, Any]:  # noqa: ANN401
         """Return the decoder's logits: of its beginning for a batch of prompts, of the newest tokens if ``past`` is what it has read."""

@@ -86,8 +86,7 @@ class ScoringEngine(CheckpointLLM):
 
         with torch.inference_mode():
             scored = self._classify(call) if self._classifies else self._compare(call)
-        n_tokens = sum(self.count_tokens(text) for text in (call.prompt, *call.texts))
-        return Reply(Scores(values=tuple(scored)), n_tokens)
+        return Reply(Scores(values=tuple(scored)), sum(map(self.count_tokens, (call.prompt, *call.texts))))
 
     def _classify(self, call: Score) -> list[float]:
         inputs = [(call.prompt, text) for text in call.texts] if call.prompt else call.texts

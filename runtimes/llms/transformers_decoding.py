@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -77,6 +77,8 @@ class Model:
         batch_tokens: maximum number of tokens of a batch.
     """
 
+    pads_left: ClassVar[bool] = True
+
     forward: Any
     accepts: frozenset[str]
     end: frozenset[int]
@@ -89,10 +91,10 @@ class Model:
         return (batch.tolist() for batch in batches(np.array(lengths, dtype=np.int64), self.batch_tokens))
 
     def _pad(self, rows: Sequence[Ids]) -> Batch:
-        longest = max(map(len, rows))
-        ids = [[self.padding] * (longest - len(row)) + list(row) for row in rows]
-        mask = [[0] * (longest - len(row)) + [1] * len(row) for row in rows]
-        return Batch(torch.tensor(ids, device=self.device), torch.tensor(mask, device=self.device))
+        column, lengths = torch.arange(max(map(len, rows))), torch.tensor([len(row) for row in rows])[:, None]
+        mask = (column.flip(0) if self.pads_left else column) < lengths
+        ids = torch.full(mask.shape, self.padding).masked_scatter(mask, torch.tensor([token for row in rows for token in row]))
+        return Batch(ids.to(self.device), mask.long().to(self.device))
 
     def _logits(self, batch: Batch, last: int, past: Any = None, *, use_cache: bool = False) -> tuple[torch.Tensor, Any]:  # noqa: ANN401
         """Return the logits of the ``last`` positions, float32 (rows, last, vocabulary), and the key-value cache if ``use_cache``.

@@ -11,7 +11,7 @@ Deviations: without a trained classifier the language model classifies, by a pro
 from __future__ import annotations
 
 import re
-from typing import Literal
+from typing import Any, Literal
 
 from wikidx.base.validation import options
 from wikidx.runtimes.llms.prompts import Choice, Decoding
@@ -52,26 +52,19 @@ async def adaptive_rag(question: str, options: AdaptiveRagOptions) -> Answer:
     found = _LABEL.search(output.text)
     complexity = found[0] if found else "B"
     with label(complexity):
-        answer = await _STRATEGIES[complexity](question, options)
+        answer = await _answer(question, complexity, options)
     return answer._replace(detail={"complexity": complexity, "classified": found is not None, **answer.detail})
 
 
-async def _answer_alone(question: str, options: AdaptiveRagOptions) -> Answer:
-    return await direct(question, DirectOptions(form=options.form, shots=options.shots, max_tokens=options.max_tokens))
+async def _answer(question: str, complexity: str, options: AdaptiveRagOptions) -> Answer:
+    """Answer without a search (A), by one (B), or by several (C)."""
+    shared: dict[str, Any] = {"form": options.form, "shots": options.shots, "max_tokens": options.max_tokens}
+    if complexity == "A":
+        return await direct(question, DirectOptions(**shared))
+    if complexity == "B":
+        return await rag(question, RagOptions(k=options.k_once, **shared))
+    return await ircot(question, IrcotOptions(k=options.k_each, max_sentences=options.max_sentences, **shared))
 
-
-async def _search_once(question: str, options: AdaptiveRagOptions) -> Answer:
-    return await rag(question, RagOptions(form=options.form, k=options.k_once, shots=options.shots, max_tokens=options.max_tokens))
-
-
-async def _search_in_steps(question: str, options: AdaptiveRagOptions) -> Answer:
-    steps = IrcotOptions(
-        form=options.form, k=options.k_each, max_sentences=options.max_sentences, shots=options.shots, max_tokens=options.max_tokens
-    )
-    return await ircot(question, steps)
-
-
-_STRATEGIES = {"A": _answer_alone, "B": _search_once, "C": _search_in_steps}
 
 METHOD = Method(
     name="adaptive_rag",

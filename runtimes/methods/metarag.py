@@ -49,9 +49,7 @@ class MetaRagOptions(ReadingOptions):
     form: Literal["short", "yes_no"] = option("short", "ours", describe_forms(Literal["short", "yes_no"]))
     k: int = option(5, "paper", "number of passages per search; passages of all searches stay", minimum=1)
     max_rounds: int = option(5, "paper", "maximum number of rounds of criticism (the code: 3); 0: the first answer is only monitored")
-    threshold: float = option(
-        0.4, "paper", "an answer is accepted if its similarity to the expert's answer exceeds this value (the code: 0.3)"
-    )
+    threshold: float = option(0.4, "paper", "similarity to the expert's answer above which an answer is accepted (the code: 0.3)")
     encoder: str = option("minilm", "paper", "encoder that compares the two answers")
     shots: int = option(4, "authors' code", "number of demonstrations in the prompt of the answer")
     max_tokens: int = option(256, "authors' code", "maximum number of tokens of an answer with its reason, and of a criticism", minimum=1)

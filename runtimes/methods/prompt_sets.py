@@ -79,15 +79,14 @@ def read_prompt_set(method: str, name: str, parts: Sequence[str] = ()) -> dict[s
     folders = {each.name: each for each in folder.iterdir() if parts and each.is_dir() and not each.name.startswith(".")}
     if unknown := sorted({*folders} - {*parts}):
         raise unknown_name_error(f"part of '{method}'", unknown[0], parts)
-    read = {name: _read_folder(name, each) for name, each in {method: folder, **folders}.items()}
-    files = {f"{name}/{file}": content for name, of_one in read.items() for file, content in sorted(of_one.items())}
+    files = {f"{name}/{file}": content for name, each in {method: folder, **folders}.items() for file, content in _read_folder(name, each)}
     if not files:
         raise InputError(f"{folder} has no prompts: give it files such as {next(iter(sorted(packaged_prompts(method))))}")
     return files
 
 
-def _read_folder(method: str, folder: Any) -> dict[str, str]:  # noqa: ANN401 - a path, of the package's files or of the user's
-    """Return the prompt files of a folder, file -> content; raises as ``read_prompt_set`` does."""
+def _read_folder(method: str, folder: Any) -> list[tuple[str, str]]:  # noqa: ANN401 - a path, of the package's files or of the user's
+    """Return name and content of each prompt file of a folder, sorted; raises as ``read_prompt_set`` does."""
     packaged = packaged_prompts(method)
     known = sorted({*packaged, *(_with_suffix(file, form) for file in packaged if file.endswith(TEXT) for form in ("", *FORMS))})
     files = dict[str, str]()
@@ -102,7 +101,7 @@ def _read_folder(method: str, folder: Any) -> dict[str, str]:  # noqa: ANN401 - 
             _check_file(method, file_name, {**packaged, **files})
         except ValueError as error:
             raise InputError(f"{folder / file_name}: {error}") from None
-    return files
+    return sorted(files.items())
 
 
 def _with_suffix(file: str, form: str) -> str:

@@ -186,7 +186,10 @@ def _judge(node: _Node, reading: _Reading, passages: Sequence[Passage], options:
 
 
 def rouge_l(text: str, other: str) -> float:
-    """Return the F-measure of the longest common subsequence of words (ROUGE-L), from 0 to 1."""
+    """Return the F-measure of the longest common subsequence of words (ROUGE-L of a whole text), from 0 to 1.
+
+    It is not ``evaluation``'s, which takes the distinct words of sentences, or stems.
+    """
     words, others = normalize_words(text).split(), normalize_words(other).split()
     lengths = [0] * (len(others) + 1)
     for word in words:

@@ -51,7 +51,7 @@ class SkrOptions(ReadingOptions):
     self_knowledge: str = option(
         "",
         "ours",
-        "JSON file of questions with their status, as of 'idx eval self-knowledge' or the authors' code; empty: the demonstrations of icl",
+        "JSON file of questions with their status, of 'idx eval self-knowledge' or the authors' code; empty: icl's demonstrations",
     )
     neighbours: int = option(5, "authors' code", "k: number of similar questions; the code tries 5 to 10, the paper 3 to 10", minimum=1)
     rule: Literal["ratio", "margin"] = option(
@@ -83,7 +83,7 @@ async def skr(question: str, options: SkrOptions) -> Answer:
     """Decide whether passages are needed, and answer with or without them."""
     with label("self-knowledge"):
         needs_passages, reason = await _elicit(question, options)
-    answer = await (_answer_with_passages if needs_passages else _answer_without)(question, options)
+    answer = await _answer(question, options, reads=needs_passages)
     return answer._replace(detail={"retrieved": needs_passages, **reason, **answer.detail})
 
 
@@ -158,17 +158,13 @@ def _read_file(path: Path, _: int) -> tuple[tuple[str, str], ...]:
     return read
 
 
-async def _answer_without(question: str, options: SkrOptions) -> Answer:
+async def _answer(question: str, options: SkrOptions, *, reads: bool) -> Answer:
+    shared: dict[str, Any] = {"form": options.form, "shots": options.shots, "max_tokens": options.max_tokens}
     if options.output == "answer":
-        return await direct(question, DirectOptions(form=options.form, shots=options.shots, max_tokens=options.max_tokens))
-    return await cot(question, CotOptions(form=options.form, shots=options.shots, max_tokens=options.max_tokens))
-
-
-async def _answer_with_passages(question: str, options: SkrOptions) -> Answer:
-    if options.output == "answer":
-        return await rag(question, RagOptions(form=options.form, k=options.k, shots=options.shots, max_tokens=options.max_tokens))
-    once = IterRetGenOptions(rounds=1, form=options.form, k=options.k, shots=options.shots, max_tokens=options.max_tokens)
-    return await iter_retgen(question, once)
+        return await (rag(question, RagOptions(k=options.k, **shared)) if reads else direct(question, DirectOptions(**shared)))
+    if reads:
+        return await iter_retgen(question, IterRetGenOptions(rounds=1, k=options.k, **shared))
+    return await cot(question, CotOptions(**shared))
 
 
 METHOD = Method(
