@@ -59,6 +59,11 @@ class RaIsfOptions(ReadingOptions):
         "maximum number of sub-questions of a question, further ones are ignored; 0: no limit, as in the paper. With 5, a question that is "
         "never answered takes 1,248 calls and 156 searches",
     )
+    repeated: Literal["solve", "omit"] = option(
+        "solve",
+        "paper, open",
+        "sub-questions that equal their question or one above it; solve: decomposed again, to the limit (Algorithm 1); omit: left out",
+    )
     refer_back: bool = option(False, "paper", "solve sub-questions in order; #1 in a later one is replaced by the first answer, and so on")
     verdicts: Literal["words", "choice", "probability"] = option(
         "words",

@@ -73,7 +73,9 @@ async def decompose(node: Node, options: RaIsfOptions) -> tuple[list[SubQuestion
     decoding = Decoding(max_tokens=options.max_tokens)
     reply = await generate(prompt(question=node.question, shots=options.shots), decoding, role="decompose")
     sub_questions = parse_sub_questions(reply.text, is_cut=reply.finish == "length")
-    return sub_questions[: options.max_sub_questions or None], bool(sub_questions)
+    above = {normalize_words(question) for question in (*node.ancestors, node.question) if options.repeated == "omit"}
+    kept = [sub_question for sub_question in sub_questions if normalize_words(sub_question.text) not in above]
+    return kept[: options.max_sub_questions or None], bool(sub_questions)
 
 
 async def _judge_jointly(question: str, passages: Sequence[Passage], options: RaIsfOptions) -> list[Verdict]:
