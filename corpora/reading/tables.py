@@ -31,6 +31,7 @@ _FORMATS = {b"PAR1": "parquet", _ARROW_FILE: "arrow", b"\xff\xff\xff\xff": "arro
 _NAME = re.compile(rf"[^{DELIMITERS}{{}}\"<>]{{1,80}}")
 _BATCH_ROWS = 1024
 _HEAD_BYTES = 4096
+_LINE_CHARACTERS = 1 << 16  # of a header; csv refuses longer cells than twice that
 _OF_RECORDS = frozenset({"data", "documents", "docs", "passages", "corpus", "records", "rows", "items", "collection", "train"})
 _LONG = re.compile(rf'\s*(\[|\{{\s*"({"|".join(sorted(_OF_RECORDS))})"\s*:\s*\[)', re.IGNORECASE)
 
@@ -58,7 +59,7 @@ def holds_records(record: Mapping[str, Any]) -> bool:
 
 def split_header(line: str) -> tuple[str, list[str]]:
     """Return the delimiter that divides a table's first line into the most cells, and the cells."""
-    line = line.strip("\r\n").replace("\r", " ")
+    line = line[:_LINE_CHARACTERS].strip("\r\n").replace("\r", " ")
     cells = {delimiter: next(csv.reader([line], delimiter=delimiter), []) for delimiter in DELIMITERS}
     delimiter = max(cells, key=lambda each: len(cells[each]))
     return delimiter, [cell.strip() for cell in cells[delimiter]]

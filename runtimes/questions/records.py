@@ -1,6 +1,7 @@
-"""Reading of records from JSON Lines, a JSON array, a JSON object that contains records, a tab-separated table, or TREC's topics.
+"""Reading of records from JSON Lines, a JSON array, a JSON object that contains records, CSV, Parquet, Arrow, or TREC's topics.
 
-The form is detected from the content. Plain and compressed files are read incrementally, so skipped parts take no memory.
+The form is detected from the content: tables of text have tabs, or a header and commas, semicolons or bars. Plain and compressed files are
+read incrementally, so skipped parts take no memory.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ from typing import IO, Any, Literal, NamedTuple
 
 from wikidx.base.artifacts.durable import parse_json
 from wikidx.base.errors import InputError
-from wikidx.corpora.reading.compression import TO_JSON_LINES, open_decompressed, read_lines
+from wikidx.corpora.reading.compression import open_decompressed, read_lines
 from wikidx.corpora.reading.json_text import JsonText
+from wikidx.corpora.reading.readers import fail
 from wikidx.corpora.reading.records import header_columns
+from wikidx.corpora.reading.tables import arrow_rows, parquet_rows, split_header, table_format
 
 from .topics import read_topics
 
@@ -36,6 +39,8 @@ _BEGINS_TSV = re.compile(r'[^\s"]+\t(?!\s*"?\[)[^\t]*$')  # an id and a text
 _BEGINS_JSON = re.compile(r"\{\s*([\"'}]|\w+\s*:|$)|.*\0")  # not {\em Nile}, a text; a NUL is of UTF-16, and is neither
 _IS_STRING = re.compile(r'"([^"\\]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})+"')
 _HEADER_COLUMNS = frozenset({"question", "query", "message", "claim"})  # a first row with one of these values is a header, too
+_CSV_COLUMNS = _HEADER_COLUMNS | {"text", "title", "input", "prompt", "problem"}
+_COLUMN_NAME = re.compile(r"[\w.-]*( [\w.-]+){0,2}")  # the first is empty where pandas writes its index
 
 
 class Record(NamedTuple):
@@ -80,8 +85,19 @@ def read_records(path: Path, *, has_texts: bool = False) -> Generator[Record]:
     Raises:
         InputError: the file cannot be read, or a line or record is invalid.
     """
+    if kind := table_format(path):
+        rows = parquet_rows(path, fail) if kind == "parquet" else arrow_rows(path, fail)
+        yield from (Record(_drop_nulls(row), str(path), f"row {number}", number) for number, row in rows)
+        return
     with open_decompressed(path) as file:
         yield from detect_records(file, str(path), has_texts=has_texts)
+
+
+def _drop_nulls(value: Any) -> Any:  # noqa: ANN401 - as JSON has it
+    """Return a value of Arrow's without the nulls of objects, which stand there for fields that a record does not have."""
+    if isinstance(value, dict):
+        return {name: _drop_nulls(inner) for name, inner in value.items() if inner is not None}
+    return [_drop_nulls(one) for one in value] if isinstance(value, list) else value
 
 
 def detect_records(file: IO[bytes], name: str, read: bytes = b"", *, has_texts: bool = False) -> Iterator[Record]:
@@ -100,17 +116,18 @@ def detect_records(file: IO[bytes], name: str, read: bytes = b"", *, has_texts: 
     if _BEGINS_TOPICS.match(start):
         topics = enumerate(read_topics(_decode_lines(lines, name)), 1)
         return (Record(topic, name, f"topic {number} (line {line})", number) for number, (line, topic) in topics)
-    _refuse_csv(start, name)
+    delimiter, cells = split_header(start)
+    if delimiter != "\t" and _is_csv_header([cell.strip('"') for cell in cells]):
+        return _read_table(lines, name, csv.QUOTE_MINIMAL, delimiter)
     if start.startswith(("{", "[")) or not start or (has_texts and not _BEGINS_TABLE.match(start)):
         return _read_lines(lines, name, has_texts=has_texts)
     return _read_table(lines, name, csv.QUOTE_NONE if _BEGINS_TSV.match(start) and not _header(start.split("\t")) else csv.QUOTE_MINIMAL)
 
 
-def _refuse_csv(start: str, name: str) -> None:
-    """Raise ``InputError`` for a file that begins as CSV with a header."""
-    columns = [column.strip('"') for column in start.split(",")]
-    if len(columns) > 1 and (_header(columns) or "text" in columns):
-        raise InputError(f"{name} is CSV, which is not read here: {TO_JSON_LINES}, or with tabs")
+def _is_csv_header(cells: list[str]) -> bool:
+    """Return whether the cells of a first line are names, one of them known to be that of a question."""
+    are_names = 1 < len(cells) == len({*cells}) and all(map(_COLUMN_NAME.fullmatch, cells))
+    return are_names and not _CSV_COLUMNS.isdisjoint(map(str.casefold, cells))
 
 
 def _header(row: list[str]) -> list[str] | None:
@@ -196,24 +213,25 @@ def _read_object(text: JsonText, name: str) -> Iterator[Record]:
         raise InputError(f"{name} is one JSON object without {', '.join(sorted(_CONTAINERS))}: not a file of questions in a known format")
 
 
-def _read_table(lines: Iterable[bytes], name: str, quoting: Literal[0, 3]) -> Iterator[Record]:
-    rows = csv.reader(_decode_lines(lines, name), delimiter="\t", quoting=quoting)
+def _read_table(lines: Iterable[bytes], name: str, quoting: Literal[0, 3], delimiter: str = "\t") -> Iterator[Record]:
+    is_csv = delimiter != "\t"
+    rows = csv.reader(_decode_lines(lines, name), delimiter=delimiter, quoting=quoting, skipinitialspace=is_csv, strict=is_csv)
     header: list[str] | None = None
     number, has_begun = 1, False
     try:
         for row in rows:
             if any(map(str.strip, row)):
-                if has_begun or not (header := _header(row)):
+                if has_begun or not (header := row if is_csv else _header(row)):
                     yield _table_record(row, header, name, number)
                 has_begun = True
             number = rows.line_num + 1
     except csv.Error as error:
-        raise InputError(f"{name}, line {number}: no row of a table with tabs ({error}): check its quotes") from error
+        raise InputError(f"{name}, line {number}: no row of a table ({error}): check its quotes") from error
 
 
 def _table_record(row: list[str], header: list[str] | None, name: str, number: int) -> Record:
     if header is not None and len(row) != len(header):
-        raise InputError(f"{name}, line {number}: {len(row)} fields, and the header has {len(header)}: check its tabs and quotes")
+        raise InputError(f"{name}, line {number}: {len(row)} fields, and the header has {len(header)}: check its delimiters and quotes")
     return Record(tuple(row) if header is None else dict(zip(header, row, strict=True)), name, f"line {number}", number)
 
 
