@@ -13,7 +13,7 @@ build_and_open  passages, file or name -> an open searcher     async_client  Asy
 trec_lines    lines of TREC runs                               adapters/     searchers as components of other frameworks
 pipelines/    notation, run and files of pipelines             vector_queries  queries that are vectors
 refusals      queries that are refused                         reopening     pickling and copying of searchers
-compiling     compiles kernels in processes of their own
+compiling     compiles kernels in processes of their own       documents     passages around a hit, and of a document
 """
 
 if __name__ != "wikidx.retrievers":

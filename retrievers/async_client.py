@@ -14,6 +14,7 @@ from wikidx.corpora.passage import Passage
 
 from .base import DEFAULTS, Queries, Rankings, RowFilter
 from .client import TIMEOUT_S, RemoteSearcher
+from .documents import Excerpt, Found
 from .options import SearchOptions, SearchOptionValues
 from .reopening import Reopened
 
@@ -102,6 +103,14 @@ class AsyncRemoteSearcher(Reopened):
     async def passages(self, ids: Sequence[str]) -> list[Passage]:
         """Return the passages with these ids, in the order of ``ids``; see ``RemoteSearcher.passages``."""
         return await self._run(lambda: self._searcher.passages(ids))
+
+    async def context(self, hit: Found | str, before: int = 1, after: int = 1) -> Excerpt:
+        """Return the passages around one of them, in the same document; see ``RemoteSearcher.context``."""
+        return await self._run(lambda: self._searcher.context(hit, before, after))
+
+    async def document(self, id: str) -> Excerpt:
+        """Return all passages of a document; see ``RemoteSearcher.document``."""
+        return await self._run(lambda: self._searcher.document(id))
 
     async def _run(self, call: Callable[[], Result]) -> Result:
         self._answers.add(answer := asyncio.get_running_loop().run_in_executor(self._threads, call))

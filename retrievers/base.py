@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 
 from wikidx.base.errors import ArgumentError, UnknownNameError, require_packages
 from wikidx.base.validation import check_iterable
-from wikidx.corpora.passage import Passage, Rows
+from wikidx.corpora.passage import Passage, Rows, Span
 from wikidx.indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams, Vectors
 from wikidx.indexer.scope import Scope
 from wikidx.retrievers.vector_queries import to_query
 
+from .documents import OpenDocuments
 from .options import SearchOptions, SearchOptionValues, override
 from .reopening import Reopened
 from .trec_lines import trec_lines
@@ -84,12 +85,16 @@ class Match(NamedTuple):
 
 
 class ScoredPassage(NamedTuple):
-    """A passage in a ranking. ``row`` is its position in the store; ``provenance`` is ordered by query, then retriever."""
+    """A passage in a ranking.
+
+    ``row`` is its position in the store; ``provenance`` is ordered by query, then retriever; ``span`` is its place in its document, if any.
+    """
 
     passage: Passage
     row: int
     score: float
     provenance: tuple[Match, ...]
+    span: Span | None = None
 
     @property
     def id(self) -> str:
@@ -108,7 +113,7 @@ class ScoredPassage(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields as JSON values; those of ``passage`` are on the top level."""
-        return {
+        values: dict[str, Any] = {
             "id": self.passage.id,
             "title": self.passage.title,
             "text": self.passage.text,
@@ -118,6 +123,7 @@ class ScoredPassage(NamedTuple):
                 {"query": match.query, "retriever": match.retriever, "rank": match.rank, "score": match.score} for match in self.provenance
             ],
         }
+        return values if self.span is None else {**values, "span": self.span._asdict()}
 
 
 class Ranking(list[ScoredPassage]):
@@ -352,7 +358,7 @@ class Searcher(Protocol):
         ...
 
 
-class OpenedSearcher(Reopened, Searcher):
+class OpenedSearcher(Reopened, OpenDocuments, Searcher):
     """A searcher that is closed at the end of a ``with`` block, and gives passages by their ids."""
 
     def __enter__(self) -> Self:

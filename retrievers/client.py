@@ -10,6 +10,7 @@ import math
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, TypeVar, Unpack
 from urllib.parse import quote, urlencode, urlsplit
@@ -27,6 +28,7 @@ from wikidx.corpora.passage import Passage
 from wikidx.indexer.scope import rows_to_json
 
 from .base import DEFAULTS, OpenedSearcher, PartialAnswer, Rankings, RowFilter, StageReport
+from .documents import Excerpt, Window
 from .errors import BadAnswer, DeadlineExceeded, ServiceError, Unauthorized, Unreachable, from_json
 from .options import SearchOptions, SearchOptionValues, override
 from .refusals import blank_refused, find_refused, mark_refused
@@ -191,6 +193,19 @@ class RemoteSearcher(OpenedSearcher):
             "passages",
             lambda answer: {hit["id"]: Passage(hit["id"], hit["title"], hit["text"]) for hit in answer["passages"]},
         )
+
+    def _excerpt(self, window: Window) -> Excerpt:
+        corpus = self._corpus or self.served(None).corpus
+        found = self.find_excerpt(corpus, window)
+        while window.document is not None and window.count is None and found.first + len(found) < found.n_passages:
+            more = self.find_excerpt(corpus, replace(window, first=found.first + len(found)))
+            found = Excerpt([*found, *more], [*found.spans, *more.spans], found.document, found.first, more.n_passages)
+        return found
+
+    def find_excerpt(self, corpus: str, window: Window) -> Excerpt:
+        """Return a part of a document of a corpus, at most as many passages as the server returns at once; raises as ``search_groups``."""
+        path = f"/v1/corpora/{quote(corpus, safe='')}/documents?{urlencode(window.to_dict())}"
+        return self._request("GET", path, "passages", Excerpt.from_dict)
 
     def corpora(self) -> dict[str, ServedCorpus]:
         """Return the served corpora by name, the default first; raises as ``search_groups`` does."""

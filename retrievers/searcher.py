@@ -23,7 +23,7 @@ from wikidx.base.compiled import interpreted
 from wikidx.base.errors import ClosedError, InputError
 from wikidx.base.net.request_threads import RequestThreads
 from wikidx.base.registry import unknown_name_error
-from wikidx.corpora.passage import Passage
+from wikidx.corpora.passage import Passage, Span
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import DEFAULT_PARAMS, SearchParams
 from wikidx.indexer.naming import canonical_name
@@ -41,6 +41,7 @@ from .base import (
     RowFilter,
     ScoredPassage,
 )
+from .documents import Excerpt, Window, read_excerpt, spans_of
 from .fusion import Fusion, concatenate, fuse, make_targets, merge, select, to_lists
 from .kernels import Lists, Targets
 from .options import SearchOptions, SearchOptionValues, override
@@ -114,6 +115,10 @@ class LocalSearcher(OpenedSearcher):
         rows = [row for row in self._store.rows_of(ids).tolist() if row >= 0]
         return self._store.folder.parent.name, {passage.id: passage for passage in self._store.get_many(rows)}
 
+    def _excerpt(self, window: Window) -> Excerpt:
+        self._check_open()
+        return read_excerpt(self._store, window)
+
     def search_groups(
         self,
         groups: Sequence[Sequence[str]],
@@ -174,7 +179,7 @@ class LocalSearcher(OpenedSearcher):
                 provenance = _provenance_by_rank([group[0] for group in groups], next(iter(retrieved)), best)
             else:
                 provenance = self._collect_provenance(concatenate(list(retrieved.values())), targets, queries, best)
-            rankings = _to_rankings(groups, best, passages, provenance)
+            rankings = _to_rankings(groups, best, passages, provenance, spans_of(self._store, best.rows.tolist()))
         return Rankings(rankings, stages)
 
     def _check_open(self) -> None:
@@ -320,10 +325,15 @@ def _provenance_by_rank(queries: Sequence[str], retriever: str, best: Lists) -> 
 
 
 def _to_rankings(
-    groups: Sequence[Sequence[str]], best: Lists, passages: Mapping[int, Passage], provenance: Iterable[tuple[Match, ...]]
+    groups: Sequence[Sequence[str]],
+    best: Lists,
+    passages: Mapping[int, Passage],
+    provenance: Iterable[tuple[Match, ...]],
+    spans: Mapping[int, Span | None],
 ) -> list[Ranking]:
     """Return the ranking of each group; tuples are made by ``tuple.__new__``, which is faster than the named tuples' own."""
     rows, sizes = best.rows.tolist(), (best.ends - best.starts).tolist()
-    fields = zip(map(passages.__getitem__, rows), rows, best.scores.tolist(), provenance, strict=True)
+    places = map(spans.get, rows) if spans else itertools.repeat(None, len(rows))
+    fields = zip(map(passages.__getitem__, rows), rows, best.scores.tolist(), provenance, places, strict=True)
     hits = map(tuple.__new__, itertools.repeat(ScoredPassage), fields)
     return [Ranking(itertools.islice(hits, size), group) for size, group in zip(sizes, groups, strict=True)]

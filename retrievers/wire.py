@@ -1,7 +1,8 @@
 """Conversion of searches and rankings to and from JSON.
 
-A passage is ``{"id", "title", "text", "row", "score", "provenance": [{"query", "retriever", "rank", "score"}]}``. A ranking is a list of
-passages. Scores are float32 values; their decimals are read back as exactly the same values.
+A passage is ``{"id", "title", "text", "row", "score", "provenance": [{"query", "retriever", "rank", "score"}]}``; if it knows its place in
+a document, also ``"span": {"document", "start", "end", "page", "heading"}``. A ranking is a list of passages. Scores are float32 values;
+their decimals are read back as exactly the same values.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import orjson
 from wikidx.corpora.passage import Passage
 
 from .base import Match, Ranking, ScoredPassage, UnsearchedRows
+from .documents import span_from_json
 from .options import SearchOptions
 
 SEARCH = "/v1/search"
@@ -61,6 +63,7 @@ def ranking_from_json(passages: Sequence[Mapping[str, Any]]) -> Ranking:
             hit["row"],
             hit["score"],
             tuple([Match(match["query"], match["retriever"], match["rank"], match["score"]) for match in hit["provenance"]]),
+            span_from_json(hit.get("span")),
         )
         for hit in passages
     )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from http import HTTPStatus
 from pathlib import Path
+from typing import Any
 
 import orjson
 from starlette.applications import Starlette
@@ -16,6 +18,7 @@ from starlette.staticfiles import StaticFiles
 
 from wikidx.base.errors import IdxError
 from wikidx.retrievers.base import DEFAULTS
+from wikidx.retrievers.documents import Window, read_excerpt
 from wikidx.retrievers.errors import InvalidRequest
 from wikidx.retrievers.wire import EMBEDDINGS, OPTION_NAMES, RETRIEVE, SEARCH
 
@@ -26,7 +29,7 @@ from .limits import Limits
 from .metrics import Metrics
 from .openai_embeddings import EmbeddingBody, EmbeddingEndpoints, EmbeddingResponse
 from .openapi import Operation, openapi_document
-from .schemas import ERRORS, RULES, OpenAIErrorBody, RetrieveResponse, SearchResponse, retrieval_model, search_model
+from .schemas import ERRORS, RULES, Excerpt, OpenAIErrorBody, RetrieveResponse, SearchResponse, retrieval_model, search_model
 from .searching import SearchEndpoints
 from .settings import Settings
 
@@ -37,6 +40,13 @@ _PASSAGES = "/v1/corpora/{corpus}/passages"
 _PASSAGES_PARAMETERS = (
     {"name": "corpus", "in": "path", "required": True, "schema": {"type": "string"}},
     {"name": "id", "in": "query", "required": True, "schema": {"type": "array", "items": {"type": "string"}, "minItems": 1}},
+)
+_DOCUMENTS = "/v1/corpora/{corpus}/documents"
+_WINDOW = [field.name for field in dataclasses.fields(Window)]
+_TEXTS, _LARGEST = ("document", "passage"), 2**31 - 1
+_DOCUMENTS_PARAMETERS: tuple[dict[str, Any], ...] = (
+    _PASSAGES_PARAMETERS[0],
+    *({"name": name, "in": "query", "schema": {"type": "string" if name in _TEXTS else "integer"}} for name in _WINDOW),
 )
 
 
@@ -122,11 +132,17 @@ def _contents(settings: Settings, catalog: Catalog, answerer: Answerer | None) -
         found = [{**passage._asdict(), "row": row} for passage, row in zip(store.get_many(known), known, strict=True)]
         return _to_response({"passages": found, "missing": [name for name, row in zip(ids, rows, strict=True) if row < 0]})
 
+    def documents(request: Request) -> Response:
+        """Return passages of a document that follow one another: around a passage, or from a position or a page on."""
+        store = catalog.store(request.path_params["corpus"])
+        return _to_response(read_excerpt(store, _read_window(request), limits.max_ids).to_dict())
+
     statuses = (HTTPStatus.NOT_FOUND, HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.SERVICE_UNAVAILABLE)
     errors: dict[int, str] = {status: ERRORS[status] for status in statuses}
     return [
         Operation("GET", "/v1/indexes", indexes, "search"),
         Operation("GET", _PASSAGES, passages, "search", errors=errors, parameters=_PASSAGES_PARAMETERS),
+        Operation("GET", _DOCUMENTS, documents, "search", answer=Excerpt, errors=errors, parameters=_DOCUMENTS_PARAMETERS),
     ]
 
 
@@ -144,6 +160,20 @@ def _read_ids(request: Request, limits: Limits) -> list[str]:
     if len(ids) > limits.max_ids:
         raise InvalidRequest(f"{len(ids):,} passages in a request, {limits.max_ids:,} are allowed")
     return ids
+
+
+def _read_window(request: Request) -> Window:
+    """Return the part of a document that a request names; raises ``InvalidRequest`` for other fields or values."""
+    values: dict[str, Any] = dict(request.query_params)
+    if unknown := sorted(values.keys() - {*_WINDOW}):
+        raise InvalidRequest(f"unknown field {unknown[0][:80]!r}: known: {', '.join(_WINDOW)}")
+    if len(values.keys() & {*_TEXTS}) != 1:
+        raise InvalidRequest("give either document=ID or passage=ID")
+    for name in values.keys() - {*_TEXTS}:
+        if not values[name].isdecimal() or len(values[name]) > len(str(_LARGEST)) or int(values[name]) > _LARGEST:
+            raise InvalidRequest(f"{name} is {values[name]!r:.80}: it should be a number from 0 on")
+        values[name] = int(values[name])
+    return Window(**values)
 
 
 def _files(answerer: Answerer | None) -> list[BaseRoute]:

@@ -85,8 +85,18 @@ class Highlights(BaseModel):
     text: list[tuple[int, int]]
 
 
+class Span(BaseModel):
+    """The place of a passage in its document: offsets in the extracted text, the page from 1 (0: no pages), the path of its headings."""
+
+    document: str
+    start: int
+    end: int
+    page: int
+    heading: str
+
+
 class RankedPassage(BaseModel):
-    """A passage in a ranking; with "highlight" also its words that match the queries."""
+    """A passage in a ranking, with its place in its document if it was split from one; with "highlight" also its words that match."""
 
     id: str
     title: str
@@ -94,7 +104,26 @@ class RankedPassage(BaseModel):
     row: int
     score: float
     provenance: list[Match]
+    span: Span | None = None
     highlights: Highlights | None = None
+
+
+class PlacedPassage(BaseModel):
+    """A passage of a document, with its place in it."""
+
+    id: str
+    title: str
+    text: str
+    span: Span | None
+
+
+class Excerpt(BaseModel):
+    """Passages of a document that follow one another: the position of the first, and the number of all of the document."""
+
+    document: str
+    first: int
+    n_passages: int
+    passages: list[PlacedPassage]
 
 
 class UnsearchedRows(BaseModel):
