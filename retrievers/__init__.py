@@ -14,6 +14,7 @@ trec_lines    lines of TREC runs                               adapters/     sea
 pipelines/    notation, run and files of pipelines             vector_queries  queries that are vectors
 refusals      queries that are refused                         reopening     pickling and copying of searchers
 compiling     compiles kernels in processes of their own       documents     passages around a hit, and of a document
+collapsing    ranked passages -> documents
 """
 
 if __name__ != "wikidx.retrievers":

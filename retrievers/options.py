@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 FuseRule = Literal["rrf", "weighted"]
 MergeRule = Literal["max", "sum", "rrf", "interleave"]
 DedupRule = Literal["row", "text"]
+CollapseRule = Literal["none", "document", "document_sum"]
 RerankRule = Literal["none", "primary", "cross-encoder"]
 
 _LARGEST = 2**63 - 1  # largest integer that all search steps and JSON readers accept
@@ -70,6 +71,14 @@ class SearchOptions:
             "case, spacing or Unicode compatibility form."
         ),
     ] = "row"
+    collapse: Annotated[
+        CollapseRule,
+        Field(
+            description="How passages of one document are collapsed: none, document or document_sum. document keeps the best passage of "
+            "each document, document_sum gives it the sum of the scores of the document's candidates. k counts documents, and the search "
+            "goes deeper until it has found as many. The corpus must have been split from documents."
+        ),
+    ] = "none"
     rerank: Annotated[
         RerankRule,
         Field(
@@ -137,6 +146,7 @@ class SearchOptionValues(TypedDict, total=False):
     normalize: bool
     merge: MergeRule
     dedup: DedupRule
+    collapse: CollapseRule
     rerank: RerankRule
     rerank_depth: int | None
     nprobe: int | None

@@ -41,6 +41,7 @@ from .base import (
     RowFilter,
     ScoredPassage,
 )
+from .collapsing import collapse, cut_at_documents, have_documents
 from .documents import Excerpt, Window, read_excerpt, spans_of
 from .fusion import Fusion, concatenate, fuse, make_targets, merge, select, to_lists
 from .kernels import Lists, Targets
@@ -50,6 +51,8 @@ from .pipelines.tree import REMOTE, Node, source_depths
 from .refusals import blank_refused, find_refused, mark_refused
 from .rerank import rerank_by_cross_encoder, rerank_by_primary, truncate
 from .vector_queries import GivenVectors, QueriesRefused, check_texts
+
+_DEEPER = 4  # times as many candidates, where they are of too few documents
 
 
 class LocalSearcher(OpenedSearcher):
@@ -168,7 +171,10 @@ class LocalSearcher(OpenedSearcher):
             return Rankings()
         stages, n_queries = Stages(is_explained=options.explain), sum(len(set(group)) for group in groups)
         is_final = n_queries == len(groups) and self._returns_rankings(options)
-        retrieved = self._retrieve(queries, options, scope, stages, is_final=is_final)
+        if options.collapse == "none":
+            retrieved = self._retrieve(queries, self._depths(options, is_final=is_final), options, scope, stages)
+        else:
+            retrieved = self._retrieve_documents(queries, options, scope, stages)
         numbers = {query: number for number, query in enumerate(queries)}
         targets = make_targets([[numbers[query] for query in dict.fromkeys(group)] for group in groups])
         fused = self._fuse(retrieved, queries, options, stages)
@@ -199,6 +205,8 @@ class LocalSearcher(OpenedSearcher):
             raise InputError(f"fuse is '{options.fuse}', but the pipeline '{self._pipeline}' says how to fuse: leave it out")
         if self._pipeline is not None and options.rerank == "primary":
             raise InputError(f"rerank is 'primary', which no pipeline knows: end '{self._pipeline}' with '>> RERANKER' instead")
+        if options.collapse != "none":
+            self._store.first_rows  # noqa: B018 - which raises unless there are documents
         if options.params() != DEFAULT_PARAMS:
             self._check_params(options.params())
 
@@ -211,26 +219,40 @@ class LocalSearcher(OpenedSearcher):
 
     def _returns_rankings(self, options: SearchOptions) -> bool:
         """Return whether the k best rows that the retriever returns for a query are already the query's ranking."""
-        is_kept = options.merge in ("max", "sum") and options.dedup == "row" and options.rerank == "none"
+        is_kept = options.merge in ("max", "sum") and options.dedup == "row" and options.rerank == options.collapse == "none"
         return is_kept and self._pipeline is None and len(self._retrievers) == 1
 
-    def _retrieve(
-        self, queries: Sequence[str], options: SearchOptions, scope: Scope | None, stages: Stages, *, is_final: bool
-    ) -> dict[str, Lists]:
-        """Search with all retrievers in parallel, each with all queries; return a list for each query by retriever.
+    def _depths(self, options: SearchOptions, *, is_final: bool = False) -> dict[str, int]:
+        """Return how many rows each retriever searches for.
 
         Of an exact search whose lists are final, only the k best rows are needed.
         """
         is_exact = not any(retriever.parameters for retriever in self._retrievers.values())
         depth = options.k if is_final and is_exact else max(options.depth, options.k)
+        depths = dict.fromkeys(self._retrievers, depth) | (source_depths(self._pipeline, depth) if self._pipeline else {})
+        return {name: min(depth, len(self._store)) for name, depth in depths.items()}
+
+    def _retrieve_documents(self, queries: Sequence[str], options: SearchOptions, scope: Scope | None, stages: Stages) -> dict[str, Lists]:
+        """Search as ``_retrieve`` does, deeper until each list has k documents or is at its end."""
+        depths, firsts = self._depths(options), self._store.first_rows
+        while True:
+            retrieved = self._retrieve(queries, depths, options, scope, stages)
+            options = replace(options, depth=_DEEPER * max(options.depth, options.k))
+            before, depths = depths, self._depths(options)
+            if depths == before or all(have_documents(lists, firsts, options.k, before[name]) for name, lists in retrieved.items()):
+                return retrieved
+
+    def _retrieve(
+        self, queries: Sequence[str], depths: Mapping[str, int], options: SearchOptions, scope: Scope | None, stages: Stages
+    ) -> dict[str, Lists]:
+        """Search with all retrievers in parallel, each with all queries; return a list for each query by retriever."""
         params, n_rows = options.params(), len(self._store)
         params = params if scope is None else replace(params, scope=scope)
-        depths = dict.fromkeys(self._retrievers, depth) | (source_depths(self._pipeline, depth) if self._pipeline else {})
 
         def retrieve(name: str) -> Lists:
             if not isinstance(getattr(self._retrievers[name], "encoder", None), GivenVectors):
                 check_texts(queries, name)
-            retriever, n_results = self._retrievers[name], min(depths[name], n_rows)
+            retriever, n_results = self._retrievers[name], depths[name]
             return stages.measure(name, None, lambda: to_lists(retriever.retrieve(queries, n_results, params), n_rows))
 
         if len(depths) == 1:
@@ -266,16 +288,25 @@ class LocalSearcher(OpenedSearcher):
         self, fused: Lists, targets: Targets, primary: Sequence[str], options: SearchOptions, stages: Stages, *, is_final: bool
     ) -> tuple[Lists, Mapping[int, Passage]]:
         """Return the k best rows of each group, and their passages by row."""
-        k = options.k
+        k = n_candidates = options.k
         if options.rerank != "none":
-            k = max(k, options.rerank_depth or len(self._store))
+            n_candidates = max(k, options.rerank_depth or len(self._store))
+        firsts = None if options.collapse == "none" else self._store.first_rows
         text_key = self._store.text_key if options.dedup == "text" else None
 
         def cut() -> Lists:
-            return select(fused, targets.members, k) if is_final else merge(fused, targets, options.merge, k=k, text_key=text_key)
+            if is_final:
+                return select(fused, targets.members, k)
+            if firsts is None:
+                return merge(fused, targets, options.merge, k=n_candidates, text_key=text_key)
+            merged = merge(fused, targets, options.merge, text_key=text_key)
+            return shorten(merged) if options.rerank == "none" else cut_at_documents(merged, firsts, k, n_candidates)
+
+        def shorten(lists: Lists) -> Lists:
+            return truncate(lists, k) if firsts is None else collapse(lists, firsts, k, is_summed=options.collapse == "document_sum")
 
         def rerank(by: Callable[[], Lists]) -> Lists:
-            return stages.measure(f"rerank {options.rerank}", candidates, lambda: truncate(by(), options.k))
+            return stages.measure(f"rerank {options.rerank}", candidates, lambda: shorten(by()))
 
         best = candidates = stages.measure(f"merge {options.merge}", fused, cut)
         if options.rerank == "primary":
