@@ -5,6 +5,7 @@
     pt           one tensor of torch's of two dimensions, alone, in a pair with ids, or in a dict with them
     safetensors  one tensor of two dimensions, F16, BF16, F32 or F64, and ids of integers, if there are any
     parquet      a column of lists of numbers, and a column of ids
+    jsonl        lines of JSON objects, each with an id and a list of numbers (Pyserini)
     fvecs        float32, before each vector its dimension (TEXMEX)
 
 Ids are those of the first of ``_ID_COLUMNS`` that there is, if no other name is given.
@@ -23,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Any, NamedTuple, cast
+from typing import IO, Any, NamedTuple, NoReturn, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +32,9 @@ from numpy.typing import NDArray
 from wikidx.base.artifacts.durable import parse_json
 from wikidx.base.artifacts.home import utf8_path
 from wikidx.base.errors import InputError, require_packages
+from wikidx.corpora.passage import BadRecord
 from wikidx.corpora.reading.compression import open_decompressed
+from wikidx.corpora.reading.containers import json_lines
 from wikidx.indexer.base import StoredVectors
 
 ADVICE = "numpy.save writes an array as .npy, which is read"
@@ -286,6 +289,21 @@ def _map_safetensors(path: Path) -> dict[str, NDArray[Any]]:
     return tensors
 
 
+def _refuse(bad: BadRecord) -> NoReturn:
+    raise InputError(f"{bad.file} is cut off or corrupt at its line {bad.line:,}: {bad.reason}")
+
+
+def _read_json_lines(path: Path, id_column: str) -> Iterator[Arrays]:
+    records = (record for _, record in json_lines(path, _refuse))
+    while block := list(islice(records, BLOCK_ROWS // 16)):  # of Python's numbers, which take much memory
+        columns = {name: [record.get(name) for record in block] for name in block[0]}
+        try:
+            arrays = {name: np.array(values, "f4") if isinstance(values[0], list) else values for name, values in columns.items()}
+        except (ValueError, TypeError) as error:
+            raise InputError(f"{path} has lines without a vector, or with vectors of several lengths") from error
+        yield select(str(path), arrays, id_column)
+
+
 def _read_parquet(path: Path, id_column: str) -> Iterator[Arrays]:
     require_packages("reading Parquet", "parquet", "pyarrow.parquet")
     import pyarrow
@@ -322,6 +340,7 @@ READERS: dict[str, Callable[[Path, str], Iterable[Arrays]]] = {
     "npy": lambda path, id_column: _read_mapped(path, _map_npy(path)),
     "npz": _read_npz,
     "fvecs": _read_fvecs,
+    "jsonl": _read_json_lines,
     "pt": _read_torch,
     "safetensors": _read_safetensors,
     "parquet": _read_parquet,

@@ -6,7 +6,7 @@
     pyserini    a folder, or a tar of a folder, with a flat FAISS ``index`` and with ``docid``, one id per line
     flat        a FAISS index that holds its vectors, see ``faiss_files``, in one file or in parts (FlashRAG, Search-R1); its rows are those
                 of the corpus, if it has no ids
-    npy, npz, fvecs, pt, safetensors, parquet   see ``arrays``
+    npy, npz, jsonl, fvecs, pt, safetensors, parquet   see ``arrays``
 
 Nothing is extracted to disk, and no code in a file is run. A ``dpr`` file is read whole; vectors of the other formats are read on demand.
 (Sources: facebookresearch/contriever, generate_passage_embeddings.py; facebookresearch/DPR, generate_dense_embeddings.py;
@@ -42,7 +42,7 @@ from .pickles import Array, read_pickle
 
 FORMATS = ("contriever", "dpr", "array", "pyserini", "flat", *READERS)
 
-_WITH_IDS = ("parquet", "npz", "safetensors", "pt", "flat")  # ids by name
+_WITH_IDS = ("parquet", "npz", "safetensors", "pt", "jsonl", "flat")  # ids by name
 _MAX_MEMBERS, _MAX_MEMBER_HEADERS = 100_000, 1 << 16
 _BEGINNINGS = {b"\x93NUM": "npy", b"PAR1": "parquet", **dict.fromkeys(KINDS, "flat")}
 _COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00")  # gzip, bzip2, xz: supported by ``tarfile``
@@ -210,8 +210,8 @@ def _detect_file_format(path: Path) -> str:
         return "safetensors"
     if 0 < dim <= MAX_DIM and (path.suffix == ".fvecs" or path.stat().st_size % (4 + 4 * dim) == 0):  # 384 begins as a pickle does
         return "fvecs"
-    if start[:1] == b"\x80":
-        return "pickles"
+    if start[:1] in (b"\x80", b"{"):
+        return "pickles" if start[:1] == b"\x80" else "jsonl"
     if start[:4] == b"PK\3\4" and (archived := _detect_archive(path)):
         return archived
     if start[:2] in (b"Ix", b"Iw", b"IH", b"IL"):

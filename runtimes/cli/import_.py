@@ -49,7 +49,7 @@ def embeddings(
         str | None,
         typer.Option(
             "--format",
-            help="Format: contriever, dpr, array, pyserini, flat (FAISS), pt, npy, npz, fvecs, safetensors, parquet; default: detected.",
+            help="contriever, dpr, array, pyserini, flat (FAISS), pt, npy, npz, jsonl, fvecs, safetensors or parquet; default: detected.",
         ),
     ] = None,
     ids: Annotated[

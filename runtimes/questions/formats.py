@@ -23,6 +23,7 @@ _TYPES: Mapping[str, Callable[[object], bool]] = {
     "": lambda value: value is not _ABSENT,
     "list": lambda value: isinstance(value, list),
     "text": lambda value: isinstance(value, str),
+    "empty": lambda value: value in ("", None),
     "truth": lambda value: isinstance(value, bool),
     "verdict": lambda value: value in FEVER_LABELS,
 }

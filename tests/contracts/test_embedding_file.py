@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
 import pickle
 from collections.abc import Callable, Iterable
@@ -66,6 +67,12 @@ def flat_parts() -> Files:
     return {"part_aa": content[:10_001], "part_ab": content[10_001:]}
 
 
+def json_lines() -> bytes:
+    """As Pyserini's encode writes them."""
+    pairs = zip(IDS, VECTORS.tolist(), strict=True)
+    return "".join(json.dumps({"id": id_, "contents": "a", "vector": vector}) + "\n" for id_, vector in pairs).encode()
+
+
 def tensors() -> bytes:
     torch = pytest.importorskip("torch", reason="needs the extra 'dense'")
     return safetensors({"embeddings": torch.tensor(VECTORS), "ids": torch.tensor(NUMBERS)})
@@ -107,6 +114,7 @@ MADE = {
         "float32",
         folder_of(lambda: {f"v{n}.npz": npz({"v": VECTORS[half]}, is_compressed=True) for n, half in enumerate(HALVES)}),
     ),
+    "lines of JSON": Made("jsonl", IDS, "float32", file_of("v.jsonl", json_lines)),
     "fvecs": Made("fvecs", None, "float32", folder_of(lambda: {f"v{n}.fvecs": fvecs(VECTORS[half]) for n, half in enumerate(HALVES)})),
     "tensor": Made("pt", None, "float16", file_of("v.pt", lambda: torch_save(lambda torch: torch.tensor(HALF)))),
     "tensor with ids": Made(

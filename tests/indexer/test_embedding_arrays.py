@@ -217,6 +217,14 @@ NO_TABLE = "rows without an id, or with vectors of several lengths"
         (lambda: npz({"ids": NUMBERS, "v": VECTORS[:9]}), r"has 1,200 ids for an array of shape \(9, 8\)"),
         (lambda: npz({"a": VECTORS, "b": VECTORS}), "has a, b: needed is one array of two dimensions"),
         (lambda: npz({"a": NUMBERS}).replace(b"a.npy", b"a.doc"), "is a zip archive, which is none of the formats"),
+        (
+            lambda: b'{"id": "1", "v": [1.0, 2]}\n{"id": "2", "v": [1.0]}\n',
+            "has lines without a vector, or with vectors of several lengths",
+        ),
+        (lambda: b'{"id": "1", "v": [1.0, 2]}\n{"id": "2"}\n', "has lines without a vector, or with vectors of several lengths"),
+        (lambda: b'{"v": [1.0, 2], "id": "1"}\n{"v": [1.0, 2]}\n', "other ids than one dimension of integers or texts"),
+        (lambda: b'{"id": "1", "text": "a"}\n', "has id, text: needed is one array of two dimensions"),
+        (lambda: b'{"id": "1", "v": [1.0\n', "is cut off or corrupt at its line 1: not JSON"),
         (lambda: b"PAR1" + bytes(40), "is cut off or corrupt: "),
     ],
 )

@@ -28,10 +28,11 @@ from wikidx.base.errors import InputError
 from wikidx.corpora.reading.compression import open_decompressed, read_lines
 from wikidx.corpora.reading.json_text import JsonText
 from wikidx.corpora.reading.records import QUESTION_IDS, find_field, plain_name
+from wikidx.corpora.reading.tables import table_format
 from wikidx.retrievers.trec_lines import trec_lines, trec_separator
 from wikidx.runtimes.llms.text import replace_surrogates
 from wikidx.runtimes.questions.fields import given_id, id_from, objects_of
-from wikidx.runtimes.questions.records import Record, detect_records
+from wikidx.runtimes.questions.records import Record, detect_records, read_records
 
 Run = Mapping[str, Mapping[str, float]]  # question -> passage -> score
 Qrels = Mapping[str, Mapping[str, int]]  # question -> passage -> relevance
@@ -41,7 +42,7 @@ MAX_RELEVANCE = 9_999  # trec_eval's nDCG takes time that grows with the square 
 
 _RUN, _QRELS, _SHORT = 6, 4, 3  # numbers of columns; the last: MS MARCO's runs, BEIR's qrels
 _PLACES = {_RUN: (0, 2, 4), _QRELS: (0, 2, 3), _SHORT: (0, 1, 2)}  # of question, passage and value
-_FIELDS = QUESTION_IDS, ("corpus-id", "doc_id", "docid", "docno", "pid", "passage_id"), ("score", "relevance", "label", "rel")
+_FIELDS = QUESTION_IDS, ("corpus-id", "doc_id", "docno", "docid", "pid", "passage_id"), ("score", "relevance", "label", "rel")
 _NUMBER = re.compile(rb"[+-]?(\d|\.\d|inf|nan)", re.IGNORECASE)  # its beginning
 _FRACTION = re.compile(r"[+-]?\d*\.(?!0*$)\d+(e[+-]?\d+)?")
 _BEGINS_JSON = re.compile(rb'(\xef\xbb\xbf)?\s*\{\s*("|\}|$)')
@@ -112,7 +113,10 @@ def _read(path: Path, n_columns: int, convert: Callable[[str, str], Value]) -> d
 
 
 def _entries(path: Path, n_columns: int) -> Iterator[_Entry]:
-    """Yield the entries of a file of JSON, or of ``n_columns`` or three columns."""
+    """Yield the entries of a file of JSON, of a binary table, or of ``n_columns`` or three columns."""
+    if table_format(path):
+        yield from _record_entries(read_records(path))
+        return
     with open_decompressed(path) as file:
         start = file.readline(64)  # which tells JSON
         if _BEGINS_RECORDS.match(start):

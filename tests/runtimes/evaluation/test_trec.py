@@ -51,6 +51,20 @@ def test_ranx_reads_ours_and_we_read_its(tmp_path: Path) -> None:
     assert read_qrels(tmp_path / "qrels.json") == QRELS
 
 
+def test_qrels_and_runs_in_tables_are_read(tmp_path: Path) -> None:
+    """BEIR's qrels, as the hub has them, and a frame of PyTerrier's, whose docid is a number of its own."""
+    pa, parquet, feather = map(pytest.importorskip, ("pyarrow", "pyarrow.parquet", "pyarrow.feather"))
+    judged = [(question, passage, relevance) for question, known in QRELS.items() for passage, relevance in known.items()]
+    parquet.write_table(pa.table(dict(zip(("query-id", "corpus-id", "score"), zip(*judged, strict=True), strict=True))), tmp_path / "qrels")
+    assert read_qrels(tmp_path / "qrels") == QRELS
+    found = [(question, 7, passage, score) for question, scores in RUN.items() for passage, score in scores.items()]
+    feather.write_feather(pa.table(dict(zip(("qid", "docid", "docno", "score"), zip(*found, strict=True), strict=True))), tmp_path / "run")
+    assert read_run(tmp_path / "run") == RUN
+    parquet.write_table(pa.table({"query-id": ["1"], "corpus-id": ["2"]}), tmp_path / "qrels")
+    with pytest.raises(InputError, match=r"qrels, row 1: of a run in JSON, each record needs .*; it has query-id, corpus-id"):
+        read_qrels(tmp_path / "qrels")
+
+
 @pytest.mark.parametrize(("content", "expected"), FILES["qrels"])
 def test_qrels_of_others_are_read(tmp_path: Path, content: str, expected: dict[str, dict[str, int]]) -> None:
     for compress in (bytes, gzip.compress, zstandard.compress):
