@@ -25,6 +25,7 @@ from wikidx.corpora.resolving import rebuild_advice
 from wikidx.corpora.size_estimate import CorpusEstimate, estimate_corpus, estimate_from_store
 from wikidx.corpora.store import PassageStore
 
+from .analysis.languages import foreign_language
 from .build import build_index, build_vectors, follow
 from .build_spec import PASSAGES, BuildSpec
 from .catalog import IndexRef, index_ref
@@ -118,6 +119,12 @@ def _notes(spec: BuildSpec, corpus: CorpusEstimate, estimates: Sequence[StepEsti
     """Yield messages about parts of the input that the build leaves out, and about a lack of memory."""
     if corpus.unkept_fields:
         yield f"fields that are not kept: {', '.join(corpus.unkept_fields):.200} (a passage has an id, a title and a text)"
+    for index in spec.indexes:
+        if _analyses_english(spec, index) and (language := foreign_language([passage.text for passage in corpus.sample])):
+            yield (
+                f"the passages look {language}, and '{index}' analyses English: it knows no other endings and stop words, so that it finds "
+                f"fewer passages; its scores are exact all the same (--index bm25-NAME --plugin FILE.py:NAME takes an analyzer of yours)"
+            )
     for estimate in estimates:
         if estimate.n_truncated:
             share = f"{100 * estimate.n_truncated / corpus.n_passages:.1f} %"
@@ -126,6 +133,12 @@ def _notes(spec: BuildSpec, corpus: CorpusEstimate, estimates: Sequence[StepEsti
             yield f"passages longer than {read}: about {estimate.n_truncated:,} ({share}), whose rest is not searched by it{advice}"
         if note := _memory_note(estimate):
             yield note
+
+
+def _analyses_english(spec: BuildSpec, index: str) -> bool:
+    """Return whether an index that is to be built analyses texts as English."""
+    ref = index_ref(spec.name, index)
+    return ref.name.source == "passages" and ref.kind.takes_analyzer and not ref.name.analyzer and not spec.is_reusable(index)
 
 
 def _splitting_advice(spec: BuildSpec, *, has_store: bool) -> str:

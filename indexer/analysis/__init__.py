@@ -8,6 +8,7 @@ characters   class and lower case of each code point     automaton    a pattern 
 tokens       text -> words, equal to StandardTokenizer's
 terms        word -> term: possessive, case, stop words  porter       stemmer
 numbering    texts -> term numbers, in one kernel        dictionary   numbered distinct terms, as a hash table
+languages    language or script of texts that are not English
 """
 
 from wikidx.indexer.analysis.analyzer import ANALYZERS, ENGLISH, Analyzer, TermNumbering, TermTable, analyzer_parameters, recorded_analyzer
