@@ -121,7 +121,7 @@ def split(arrays: Iterable[Arrays]) -> Iterator[Block]:
 
 def _are_ids(ids: Sequence[Any] | NDArray[Any] | FileArray) -> bool:
     if isinstance(ids, FileArray | np.ndarray):
-        return len(ids.shape) == 1 and ids.dtype.kind in "iuU" and ids.dtype.itemsize <= _MAX_ID_BYTES
+        return len(ids.shape) == 1 and ids.dtype.kind in "iuU" and 0 < ids.dtype.itemsize <= _MAX_ID_BYTES
     return isinstance(ids, list) and all(isinstance(id_, str | int) for id_ in ids)
 
 
@@ -249,8 +249,9 @@ def _read_npy(file: IO[bytes], name: str) -> FileArray:
     """Return the array in a file of numpy's that is read in order."""
     try:
         version = np.lib.format.read_magic(file)
-        header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, is_by_columns, dtype = header(file)
+        shape, is_by_columns, dtype = np.lib.format.read_array_header_1_0(file)  # in later versions it is longer, for structures
+        if version != (1, 0) or min(shape, default=0) < 0:
+            raise ValueError(f"version {version}, shape {shape}")
     except (*CORRUPT, tokenize.TokenError, SyntaxError) as error:
         raise InputError(f"{name} is cut off, or no array of numbers: {error!s:.200}") from error
     if is_by_columns and len(shape) > 1:

@@ -42,7 +42,7 @@ from .pickles import Array, read_pickle
 
 FORMATS = ("contriever", "dpr", "array", "pyserini", "flat", *READERS)
 
-_WITH_IDS = ("parquet", "npz", "safetensors", "pt", "jsonl", "flat")  # ids by name
+_WITH_IDS = ("parquet", "npz", "safetensors", "pt", "jsonl")  # ids by name
 _MAX_MEMBERS, _MAX_MEMBER_HEADERS = 100_000, 1 << 16
 _BEGINNINGS = {b"\x93NUM": "npy", b"PAR1": "parquet", **dict.fromkeys(KINDS, "flat")}
 _COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00")  # gzip, bzip2, xz: supported by ``tarfile``
@@ -158,7 +158,8 @@ def find_embeddings(path: Path, format_: str | None = None, ids: str | None = No
         files = [path / "docid", path / "index"]
     if format_ is not None and detected not in (format_, "pickles") or (detected == "pickles" and format_ in ("pyserini", "flat")):
         raise InputError(f"{path} is not in the format '{format_}': it looks like {detected}")
-    ids_file = Path(ids) if ids and detected != "parquet" and (Path(ids).is_file() or detected not in _WITH_IDS) else None
+    is_name = ids in ("rows", "passages") if detected == "flat" else detected in _WITH_IDS
+    ids_file = Path(ids) if ids and detected != "parquet" and (Path(ids).is_file() or not is_name) else None
     if ids_file and not ids_file.is_file():
         raise InputError(f"--ids {ids}: there is no such file")
     refuse_pointer(ids_file or path)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import io
 import pickle
 import struct
 import tarfile
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -97,6 +99,16 @@ def tar(kind: bytes, n_bytes: int, times: int = 1) -> bytes:
     return gzip.compress(member.tobuf(tarfile.GNU_FORMAT) * times + bytes(min(n_bytes, 80 << 20)) + bytes(1024), 1)
 
 
+def npz(*arrays: tuple[str, str], version: bytes = b"\1") -> bytes:
+    """Return a compressed archive of the beginnings of arrays "v" and "ids", each by its type and shape."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, (dtype, shape) in zip(("v", "ids"), arrays, strict=False):
+            header = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}".encode()
+            archive.writestr(f"{name}.npy", b"\x93NUMPY" + version + b"\0" + struct.pack("<H", len(header)) + header + bytes(24))
+    return made.getvalue()
+
+
 EMBEDDINGS: dict[str, bytes] = {
     **{
         f"npy {shape:.9}": npy(f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}")
@@ -111,6 +123,18 @@ EMBEDDINGS: dict[str, bytes] = {
             "9" * 5_000,
         )
     },
+    **{f"npz {shape:.9}": npz(("<f4", shape)) for shape in ("(-3, 384)", f"({10**30}, 2)", f"(3, {1 << 40})", "(" * 9_000)},
+    "npz of a long header": npz(("<f4", "(3, 2)"), version=b"\2"),
+    **{f"npz of ids {ids}": npz(("<f4", "(3, 2)"), ids) for ids in (("<i8", "(-3,)"), ("<U0", "(3,)"), ("<U500000000", "(3,)"))},
+    **{f"graph {n}": struct.pack("<4siqqq?iq", b"IHNf", 8, 4, 0, 0, True, 0, n) + bytes(64) for n in (-1, 1 << 40, 1 << 62)},
+    **{
+        f"lists {n}": struct.pack("<4siqqq?iqq", b"IwFl", 8, 4, 0, 0, True, 0, n, 1)
+        + struct.pack("<4siqqq?iQ", b"IxFI", 8, 0, 0, 0, True, 0, 0)
+        + struct.pack("<bq4sqq4sq", 0, 0, b"ilar", n, 32, b"full", n)
+        + bytes(64)
+        for n in (-1, 3, 1 << 40, 1 << 62)
+    },
+    "maps of maps": struct.pack("<4siqqq?i", b"IxMp", 4, 4, 0, 0, True, 0) * 10_000,
     "npy of a long header": b"\x93NUMPY\x02\x00" + b"\xff" * 4,
     "npy of nested types": npy(f"{{'descr': {'[' * 3_000}, 'fortran_order': False, 'shape': (3, 3)}}"),
     **{

@@ -132,6 +132,13 @@ def test_ids_have_a_name_or_a_file_in_archives_too(tmp_path: Path) -> None:
         read(tmp_path / "v.npz", "other")
 
 
+def test_ids_of_an_index_are_rows_passages_or_a_file(tmp_path: Path) -> None:
+    write(tmp_path, {"index": flat(), "ids.txt": LINES})
+    assert read(tmp_path / "index", tmp_path / "ids.txt")[0] == IDS
+    with pytest.raises(InputError, match="--ids row: there is no such file"):
+        read(tmp_path / "index", "row")
+
+
 def test_files_are_read_in_the_order_in_which_they_are_named(tmp_path: Path) -> None:
     write(tmp_path, {"b.npy": npz({"v": VECTORS[:500]}), "a.npy": npz({"v": VECTORS[500:]})})
     blocks = find_embeddings(tmp_path / "b.npy", further=[tmp_path / "a.npy"]).blocks()
