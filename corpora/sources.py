@@ -27,7 +27,7 @@ def local_paths(corpus: Corpus, source: Path | None) -> list[Path] | None:
         InputError: a file is missing, or ``source`` is given for a corpus that ships with idx.
     """
     if corpus.path is not None:
-        paths = [corpus.path]
+        paths = list(corpus.paths.values()) or [corpus.path]
     elif not corpus.files:
         if source is not None:
             raise InputError(f"the corpus '{corpus.name}' ships with idx: --source does not apply")

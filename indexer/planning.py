@@ -95,7 +95,7 @@ def plan(spec: BuildSpec) -> BuildPlan:
     store = open_store(spec.name) if spec.reusable_store() is not None else None
     has_store = store is not None
     source = spec.source.corpus.path
-    if not has_store and spec.source.keep_store and source is not None and not source.is_file():
+    if not has_store and spec.source.keep_store and source is not None and not source.exists():
         raise InputError(f"'{spec.name}' was built from {source}, which is not there any more: {rebuild_advice(spec.source.corpus.name)}")
     corpus = estimate_from_store(store) if store is not None else estimate_corpus(spec.source.corpus, spec.source.options)
     estimates = list(_estimate_steps(spec, corpus, has_store=has_store))

@@ -6,13 +6,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from wikidx.base.artifacts.home import check_new_name
+from wikidx.base.artifacts.home import check_new_name, downloads_path
+from wikidx.base.artifacts.manifest import Parameters
+from wikidx.base.errors import InputError
 from wikidx.corpora.corpus import Corpus
-from wikidx.corpora.passage import LocatedPassage, OnBad
+from wikidx.corpora.gathering import GatheredFile, gather, named_format
+from wikidx.corpora.passage import BadRecord, LocatedPassage, OnBad
 from wikidx.corpora.reading.fields import FieldNames, describe_fields
-from wikidx.corpora.reading.readers import detect_format, find_format
+from wikidx.corpora.reading.readers import find_format
 from wikidx.corpora.reading.splitters import NO_SPLIT, Split, Tokenizer, split
+from wikidx.corpora.unpacking import is_archive, unpack
 
+SEVERAL = "files"
+"""Format of a corpus of several files, each in its own."""
+BY_KIND = "by kind"
+"""Splitting of each file by the rule for its format."""
 _SAMPLE_RECORDS = 2_000
 
 
@@ -38,6 +46,59 @@ class ReadOptions:
         Split.parse(self.split or NO_SPLIT)
 
 
+def gathered_corpus(sources: Sequence[Path], name: str, reading: ReadOptions) -> Corpus:
+    """Return the corpus ``name`` in several files: those of folders and archives, or in documents.
+
+    Files that cannot be read are bad records of line 0.
+
+    Raises:
+        InputError: the name, or a source, cannot be used.
+    """
+    check_new_name(name)
+    unpacked = [unpack(source, downloads_path(name)) if is_archive(source) else source for source in sources]
+    gathered = gather(unpacked, reading.file_format, reading.fields)
+    files = {str(file.path): file for file in gathered.files}
+
+    def read_all(paths: Sequence[Path], on_bad: OnBad) -> Iterator[LocatedPassage]:
+        for path in paths:
+            yield from _read_whole(files[str(path)], reading, on_bad)
+
+    split: Parameters = {"split": BY_KIND} if reading.split is None else Split.parse(reading.split, reading.tokenizer).parameters
+    return Corpus(
+        name=name,
+        summary=f"{', '.join(map(str, sources)):.80} ({gathered.describe()})",
+        read=read_all,
+        path=sources[0],
+        paths={file.name: file.path for file in gathered.files},
+        origins=tuple(sources),
+        reading={"format": reading.file_format or SEVERAL, **split, **reading.fields.recorded()},
+    )
+
+
+def _read_whole(file: GatheredFile, reading: ReadOptions, on_bad: OnBad) -> Iterator[LocatedPassage]:
+    """Yield the passages of a file; one that cannot be read is passed to ``on_bad``, as its records are."""
+    raised = list[InputError]()
+
+    def report(bad: BadRecord) -> None:
+        try:
+            on_bad(bad)
+        except InputError as error:
+            raised.append(error)
+            raise
+
+    chosen = replace(file.format, given=reading.fields)
+    by = Split.parse(reading.split or ("words" if chosen.holds_articles else NO_SPLIT), reading.tokenizer)
+    try:
+        if by.rule == NO_SPLIT:
+            yield from chosen.read(file.path, report, file.name)
+        else:
+            yield from split(chosen.read_documents(file.path, report, file.name), by)
+    except InputError as error:
+        if error in raised:
+            raise
+        on_bad(BadRecord(str(file.path), 0, str(error)))
+
+
 def custom_corpus(path: Path, name: str, reading: ReadOptions) -> Corpus:
     """Return the corpus ``name`` in a local file.
 
@@ -45,7 +106,7 @@ def custom_corpus(path: Path, name: str, reading: ReadOptions) -> Corpus:
         InputError: the name or the file cannot be used.
     """
     check_new_name(name)
-    chosen = replace(find_format(reading.file_format or detect_format(path, reading.fields)), given=reading.fields)
+    chosen = replace(find_format(reading.file_format or named_format(path, reading.fields)), given=reading.fields)
     fields = describe_fields(chosen.fields_of(path)) if chosen.fields is None or reading.fields else ""
     by = Split.parse(reading.split or ("words" if chosen.holds_articles else NO_SPLIT), reading.tokenizer)
 

@@ -5,6 +5,7 @@ Reading yields every valid record with its file and line, and passes every bad r
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,7 +40,9 @@ from .tables import (
 
 
 def fail(bad: BadRecord) -> None:
-    """Raise ``InputError`` for a bad record; the default ``on_bad``."""
+    """Raise ``InputError`` for a bad record, or a whole file (line 0); the default ``on_bad``."""
+    if bad.line == 0:
+        raise InputError(f"{bad.reason}; or leave out what cannot be read, with --on-error skip")
     raise InputError(f"{bad.file}, line {bad.line}: {bad.reason}; correct the file, or skip unusable records with --on-error skip")
 
 
@@ -182,7 +185,20 @@ _FORMATS = (
     Format(name="wikiextractor", records=wikiextractor, holds_articles=True, matches=lambda line, record: line.startswith("<doc ")),
     Format(name="wikiextractor-json", records=json_lines, fields=ESCAPED, holds_articles=True, matches=_is_article),
 )
-READERS = {each.name: each for each in _FORMATS}
+
+
+def _documents(name: str, module: str) -> Format:
+    """Return a format of whole documents, whose extractor is imported when it reads."""
+
+    def read(path: Path) -> Iterator[Document]:
+        extractor = importlib.import_module(f"wikidx.corpora.extracting.{module}")
+        yield from extractor.read(path)
+
+    return Format(name=name, documents=read, holds_articles=True)
+
+
+_MODULES = {"text": "plain", "markdown": "markdown", "rst": "restructured", "html": "html", "pdf": "pdf", "docx": "docx", "epub": "epub"}
+READERS = {each.name: each for each in (*_FORMATS, *(_documents(name, module) for name, module in _MODULES.items()))}
 
 
 def read(path: Path, file_format: str, on_bad: OnBad = fail) -> Iterator[LocatedPassage]:

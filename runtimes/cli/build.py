@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 _SHOWN_SKIPPED = 3
 _STEP_WIDTH = 20
 
-Corpus = Annotated[
-    str,
+Sources = Annotated[
+    list[str],
     typer.Argument(
-        metavar="CORPUS",
-        help="A known corpus (see 'idx list'), a built corpus, or a file of passages or articles.",
+        metavar="SOURCE...",
+        help="A known corpus (see 'idx list'), a built corpus, or files, folders, archives or patterns of documents, tables or passages.",
         autocompletion=completion.any_corpus,
     ),
 ]
@@ -99,7 +99,7 @@ class FileOptions:
 
 @command(normalize=Normalize)
 def build(
-    corpus: Corpus,
+    sources: Sources,
     bm25: Annotated[bool, typer.Option("--bm25", help="Build BM25; the default if no index is requested.")] = False,
     encoder: Encoders = None,
     index: Kinds = None,
@@ -139,9 +139,12 @@ def build(
     indexes = [*(["bm25"] if bm25 else []), *index_names(encoder or [], index or [], recipe, force=force)]
     # With named indexes, --force rebuilds the indexes; it replaces the store only if the store differs or is corrupt.
     options = StoreOptions(source=source, limit=limit, skip_bad=on_error == "skip", replace=force, rebuild=force and not indexes)
-    if is_name(corpus) and Path(corpus).is_file():
+    corpus = sources[0]
+    if len(sources) == 1 and is_name(corpus) and Path(corpus).exists():
         note(f"'{corpus}' means the corpus of that name; for the file write ./{corpus}")
-    resolved = resolve(corpus, name=name, options=options, reading=file.reading(**_splitting(split, words, indexes)))
+    resolved = resolve(
+        corpus if len(sources) == 1 else sources, name=name, options=options, reading=file.reading(**_splitting(split, words, indexes))
+    )
     with connect(ray) if ray is not None else contextlib.nullcontext():
         return _run(BuildSpec(resolved, tuple(indexes or ["bm25"]), embedding, origin), dry_run=dry_run)
 
@@ -256,4 +259,4 @@ def _show_skipped(name: str, store: Manifest) -> None:
         return
     note(f"skipped: {pluralize(n_skipped, 'record')}, listed in {store_path(name) / SKIPPED}")
     for file, line, reason in islice(skipped_records(name), _SHOWN_SKIPPED):
-        note(f"    {file}, line {line}: {' '.join(reason.split())}")
+        note(f"    {f'{file}, line {line}: ' if line else ''}{' '.join(reason.split())}")

@@ -13,11 +13,20 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.corpora.made_documents import docx, epub, write_zip
 from tests.fuzz.mutating import COMPRESSIONS, check_refusal, compressed_mutations, examples, mutations, read_or_refuse
 from wikidx.base.errors import InputError
 from wikidx.corpora.known.custom import ReadOptions, custom_corpus
 from wikidx.corpora.passage import BadRecord, Passage
 from wikidx.corpora.reading.readers import READERS, detect_format, read
+
+
+def zipped(members: dict[str, str]) -> bytes:
+    """Return a zip archive of some members."""
+    packed = io.BytesIO()
+    write_zip(packed, members)
+    return packed.getvalue()
+
 
 TSV = b'id\ttext\ttitle\n1\t"say ""hi"" now"\tThe "Nile"\n2\ta\tb\n\n"3"\t"two\nlines"\t\n'
 JSONL = b'{"id": "1", "title": "T", "text": "one"}\n\n{"id": 2, "title": null, "text": "\\u00e9", "section": "S"}\n'
@@ -34,6 +43,9 @@ COLLECTION = b'1\tsay "hi"\n2\t"b"\n'
 JSON = b'[{"id": 1, "text": "a"},\n {"id": "2", "title": "T", "text": "\\u00e9"}]\n'
 SEEDS = {"tsv": TSV, "jsonl": JSONL, "contents": CONTENTS, "beir": BEIR, "wikiextractor": DOCS, "wikiextractor-json": ARTICLES}
 SEEDS |= {"records": RECORDS, "csv": TABLE, "msmarco": COLLECTION, "json": JSON}
+SEEDS |= {"text": b"One.\n\nTwo words.\n", "markdown": b"# T\n\n| a | b |\n|---|---|\n| `c` | [d](e) |\n\n<p>f</p>\n"}
+SEEDS |= {"rst": b"T\n=\n\n.. note::\n\n   A :role:`word`.\n\n* b\n", "html": b"<title>T</title><h1>a</h1><table><tr><td>b<td>c</table>\n"}
+SEEDS |= {"pdf": b"%PDF-1.4\n" + JSON, "docx": zipped(docx(("berschrift1", "T"), ("", "a b"))), "epub": zipped(epub("<h1>a</h1>", "b"))}
 SEEDS |= {"parquet": b"PAR1" + JSON, "arrow": b"ARROW1\0\0" + JSON}  # no mutation of these is a table
 
 
