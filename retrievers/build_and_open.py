@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from functools import partial
 from os import PathLike, fsdecode
-from typing import TYPE_CHECKING, Literal, Unpack
+from typing import TYPE_CHECKING, Literal, Unpack, cast
 
 from wikidx.base.artifacts.home import check_new_name
 from wikidx.base.errors import InputError
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def build(  # noqa: PLR0913
-    source: str | PathLike[str] | Iterable[GivenPassage],
+    source: str | PathLike[str] | Sequence[PathLike[str]] | Iterable[GivenPassage],
     retriever: str = "bm25",
     *,
     name: str | None = None,
@@ -51,7 +51,7 @@ def build(  # noqa: PLR0913
     'Thimphu is the capital of Bhutan.'
 
     Args:
-        source: passages or a table (see ``given_corpus``), the path of a file (not an open one), or the name of a corpus.
+        source: passages or a table (see ``given_corpus``), the path of a file or folder, several as ``Path``, or the name of a corpus.
         retriever: an index name, or several joined with "+"; see ``open_searcher``.
         name: name for the corpus. None: the file's; given passages are deleted when the searcher is closed or the process ends.
         split: rule that splits documents, such as "words:100", that of a file of whole articles, or "tokens:256:32"; see ``Split.parse``.
@@ -71,16 +71,24 @@ def build(  # noqa: PLR0913
     options = StoreOptions(replace=replace, skip_bad=_skips(on_error))
     build_resolved = partial(_build, retriever=retriever_name, embedding=EmbedOptions(device=device), show_progress=show_progress)
     tokenizer = splitting_tokenizer(retriever_name.parts)
-    if isinstance(source, str | PathLike):
+    if (paths := _paths(source)) is not None:
         chosen = file_format and name_of("format", file_format)
         reading = ReadOptions(file_format=chosen, split=split, tokenizer=tokenizer, fields=field_names(**fields))
-        return build_resolved(resolve(fsdecode(source), name=name, options=options, reading=reading))
+        return build_resolved(resolve(paths, name=name, options=options, reading=reading))
     if file_format is not None or on_error != "fail":
         raise InputError("file_format and on_error are for files, and the passages are given: leave them out")
-    given = partial(given_corpus, source, split=split, tokenizer=tokenizer, fields=field_names(**fields))
+    given = partial(given_corpus, cast(Iterable[GivenPassage], source), split=split, tokenizer=tokenizer, fields=field_names(**fields))
     if name is None:
         return _build_unnamed(lambda name: build_resolved(ResolvedCorpus(given(name), options)))
     return build_resolved(ResolvedCorpus(given(check_new_name(name)), options))
+
+
+def _paths(source: object) -> str | list[str] | None:
+    """Return a path, a name or a list of path objects as texts; None for passages."""
+    if isinstance(source, str | PathLike):
+        return fsdecode(source)
+    are_paths = isinstance(source, list | tuple) and source and all(isinstance(path, PathLike) for path in source)
+    return [*map(fsdecode, source)] if are_paths and isinstance(source, list | tuple) else None
 
 
 def _skips(on_error: str) -> bool:

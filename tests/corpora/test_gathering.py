@@ -115,6 +115,8 @@ def test_several_sources_and_patterns(tree: Path, tmp_path: Path) -> None:
     (tmp_path / "one.md").write_text("# One\n\nword")
     build(f"{tree}/**/*.md", tmp_path / "one.md", name="two")
     assert ids("two") == ["tree/part0/d15.md#0", "tree/part1/d1.md#0", "one.md#0"]
+    with idx.build([tree, tmp_path / "one.md"], name="all", show_progress=False) as searcher:
+        assert searcher.search(["token3"], k=1)[0][0].id == "tree/part0/d3.html#0"
     with pytest.raises(InputError, match="2 sources, .* and others: give the corpus a name with --name"):
         build(tree, tmp_path / "one.md")
     with pytest.raises(InputError, match=r"no file matches .*\*.doc"):

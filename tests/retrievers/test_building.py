@@ -163,7 +163,8 @@ def test_fields_that_passages_do_not_keep_are_logged_once(file: Path, caplog: py
         idx.build(given, name="mine").close()
     file.write_text('{"id": "1", "text": "Lima", "url": "https://example.org"}\n')
     idx.build(file).close()
-    idx.build([*CAPITALS, Passage("c", "Lima", "Capital of Peru.")]).close()
+    others: list[GivenPassage] = [*CAPITALS, Passage("c", "Lima", "Capital of Peru.")]
+    idx.build(others).close()
     warnings = [record.getMessage() for record in caplog.records if record.name == "wikidx.indexer.planning"]
     assert warnings == [note, note.replace(", vector", "")]
 
