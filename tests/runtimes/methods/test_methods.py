@@ -90,6 +90,44 @@ def test_defaults_and_presets_are_the_paper_s(name: str, presets: dict[str, tupl
     assert {key: (preset.corpus, preset.retriever) for key, preset in method.presets.items()} == presets
 
 
+COMPARED = {
+    "crag": {
+        **{"k": 10, "evaluate": "score", "upper": 0.59, "lower": -0.99, "n_strips": 5, "strip_score": -0.5},  # section 4.2, appendix B.2
+        **{"strip_sentences": 3},  # internal_knowledge_preparation.py
+    },
+    "recomp": {"k": 5, "n_sentences": 1, "summary_tokens": 512},  # section 3.2, table 2; README
+    "replug": {"k": 10},  # sections 6.1 to 6.3
+    "self_rag": {
+        **{"k": 5, "retrieve": "adaptive", "threshold": 0.2, "w_rel": 1.0, "w_sup": 1.0, "w_use": 0.5, "beam": 2},  # section 4.3
+        **{"likelihood": True, "max_segments": 6, "query": "question", "max_tokens": None},  # equation 4; run_long_form_static.py
+    },
+    "searchain": {
+        **{"k": 1, "max_rounds": 5, "confidence": 1.5, "match": "contains", "overlap": 0.35},  # interaction with IR, setup; server.py
+        **{"shots": 2},  # SearChain_w_IR.py
+    },
+    "metarag": {
+        **{"k": 5, "max_rounds": 5, "threshold": 0.4, "encoder": "minilm"},  # section 5.3, appendix A.1
+        **{"shots": 4, "max_tokens": 256},  # config.py, llms.py
+    },
+    "skr": {
+        **{"elicit": "knn", "rule": "ratio", "output": "cot", "k": 3, "shots": 4},  # sections 3.2 and 4.3
+        **{"neighbours": 5},  # knn.py
+    },
+    "adaptive_rag": {"k_once": 15, "k_each": 6, "max_sentences": 10},  # run.py, ircot.py
+    "flare": {  # 2wikihop_flare_config.json
+        **{"k": 2, "theta": 0.8, "beta": 0.4, "queries": "masked", "sentence_tokens": 64, "query_tokens": 64},
+    },
+    "chain_of_note": {},
+}
+"""System that papers compare with -> the defaults of its paper or its authors' code, and where they stand."""
+
+
+@pytest.mark.parametrize("name", COMPARED)
+def test_defaults_of_compared_systems_are_those_of_papers_and_codes(name: str) -> None:
+    options = list_options(find_method(name).options())
+    assert {option.name: option.value for option in options if option.origin in ("paper", "authors' code")} == COMPARED[name]
+
+
 def test_retrorag_searches_as_the_paper_did() -> None:
     search = SearchOptions(**find_method("retrorag").presets["default"].search)
     assert (search.depth, search.rerank, search.rerank_depth) == (100, "cross-encoder", 100)
