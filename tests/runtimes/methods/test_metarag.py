@@ -39,8 +39,9 @@ def test_verdicts_lead_to_the_authors_plan(verdicts: tuple[bool, bool, bool | No
 
 @pytest.mark.parametrize("n", range(4))
 def test_rounds_end_after_their_maximum(n: int) -> None:
-    criticism = ["{}", 0.4, 0.6, REASONED, "Eve", [0.0]]
-    driven = drive(metarag("Who?", MetaRagOptions(max_rounds=n)), [FOUND, REASONED, "Eve", [0.0], *itertools.chain(*[criticism] * n)])
+    """A similarity at the threshold accepts nothing, in the last round either."""
+    criticism = ["{}", 0.4, 0.6, REASONED, "Eve", [0.4]]
+    driven = drive(metarag("Who?", MetaRagOptions(max_rounds=n)), [FOUND, REASONED, "Eve", [0.4], *itertools.chain(*[criticism] * n)])
     assert len(driven.prompts("expert")) == len(driven.prompts("answer")) == n + 1
     assert not driven.answer.detail["accepted"]
 

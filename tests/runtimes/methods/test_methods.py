@@ -128,8 +128,9 @@ def test_defaults_of_compared_systems_are_those_of_papers_and_codes(name: str) -
     assert {option.name: option.value for option in options if option.origin in ("paper", "authors' code")} == COMPARED[name]
 
 
-def test_retrorag_searches_as_the_paper_did() -> None:
-    search = SearchOptions(**find_method("retrorag").presets["default"].search)
+@pytest.mark.parametrize("name", ["retrorag", "metarag"])
+def test_the_first_100_of_bm25_are_reranked_as_in_metarag(name: str) -> None:
+    search = SearchOptions(**find_method(name).presets["default"].search)
     assert (search.depth, search.rerank, search.rerank_depth) == (100, "cross-encoder", 100)
     assert "simlm" in RERANKERS
 
