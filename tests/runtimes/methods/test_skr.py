@@ -37,6 +37,7 @@ def test_the_ratio_is_the_papers(k: int) -> None:
         (TEMPORAL, 5, {(2, 3), (1, 4), (0, 5)}),  # the margin is int(15 * 5 / 849) = 0
         (OTHER, 5, {(better, 5 - better) for better in range(4)}),  # int(50 * 5 / 100) = 2: 4 against 1 lead by 3, 3 against 2 by 1
         (OTHER, 10, {(better, 10 - better) for better in range(8)}),  # 5: 8 against 2 lead by 6, 7 against 3 by 4
+        (Counter({"ir better": 1}), 5, {(better, 5 - better) for better in range(5)}),  # 5: only 5 against none lead by 5
         (Counter({"ir better": 10, "ir worse": 60, "same": 30}), 10, {(better, 10 - better) for better in range(3)}),
     ],
 )
@@ -63,6 +64,13 @@ def test_the_neighbours_are_those_of_numpy(tmp_path: Path) -> None:
     n_known = int((statuses[kept[best]] == "ir worse").sum())
     n_all = int((statuses == "ir worse").sum())
     assert driven.answer.detail["retrieved"] == (n_known * (len(kept) - n_all) < (7 - n_known) * n_all)
+
+
+def test_one_passage_and_one_neighbour_are_the_least() -> None:
+    assert (SkrOptions(k=1).k, SkrOptions(neighbours=1).neighbours) == (1, 1)
+    for value in ({"k": 0}, {"neighbours": 0}):
+        with pytest.raises(InputError):
+            SkrOptions(**value)  # type: ignore[arg-type]
 
 
 def test_self_knowledge_may_be_lines_and_is_read_anew(tmp_path: Path) -> None:
