@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import pickle
@@ -101,11 +100,7 @@ MADE = {
     "arrays of numpy's": Made(
         "npy", None, "float16", folder_of(lambda: {f"v{n}.npy": npy(HALF[half]) for n, half in enumerate(HALVES, 9)})
     ),
-    **{
-        f"flat index of {factory}": Made("flat", None, dtype, file_of("index", functools.partial(flat, factory)))
-        for factory, dtype in {"HNSW16": "float32", "SQfp16": "float16", "HNSW16_SQfp16": "float16"}.items()
-    },
-    "graph with ids, for distances": Made("flat", NUMBERS, "float32", file_of("index", lambda: flat("IDMap2,HNSW8", "METRIC_L2"))),
+    "graph of halves": Made("flat", None, "float16", file_of("index", lambda: flat("HNSW16_SQfp16"))),
     "graph of Pyserini's": Made("pyserini", IDS, "float32", folder_of(lambda: {**pyserini_files(), "index": flat("HNSW16")})),
     "arrays of numpy's archive": Made("npz", IDS, "float16", file_of("v.npz", lambda: npz({"ids": np.array(IDS), "v": HALF}))),
     "compressed archives of numpy's": Made(
@@ -116,7 +111,6 @@ MADE = {
     ),
     "lines of JSON": Made("jsonl", IDS, "float32", file_of("v.jsonl", json_lines)),
     "fvecs": Made("fvecs", None, "float32", folder_of(lambda: {f"v{n}.fvecs": fvecs(VECTORS[half]) for n, half in enumerate(HALVES)})),
-    "tensor": Made("pt", None, "float16", file_of("v.pt", lambda: torch_save(lambda torch: torch.tensor(HALF)))),
     "tensor with ids": Made(
         "pt", IDS, "float32", file_of("v.pt", lambda: torch_save(lambda torch: {"ids": IDS, "v": torch.tensor(VECTORS)}))
     ),
