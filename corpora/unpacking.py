@@ -28,14 +28,14 @@ def is_archive(path: Path) -> bool:
 
 
 def unpack(path: Path, folder: Path) -> Path:
-    """Unpack an archive into a folder of its own below ``folder``, unless it is there, and return that.
+    """Unpack an archive into a folder of its own below ``folder``, unless it is there, and return that, or the one folder in it.
 
     Raises:
         InputError: the archive is corrupt or encrypted, expands beyond the limits, or a member has a path outside.
     """
     target = folder / f"{path.name.partition('.')[0]}-{file_sha256(path)[:16]}"
     if target.is_dir():
-        return target
+        return _root(target)
     staging = target.with_name(f".{target.name}")
     discard(staging)
     staging.mkdir(parents=True)
@@ -51,7 +51,13 @@ def unpack(path: Path, folder: Path) -> Path:
         except _BROKEN as error:
             raise InputError(f"{path} cannot be unpacked: {error}") from error
         staging.rename(target)
-    return target
+    return _root(target)
+
+
+def _root(folder: Path) -> Path:
+    """Return the folder in a folder if that is all there is, else the folder."""
+    inside = list(folder.iterdir())
+    return inside[0] if len(inside) == 1 and inside[0].is_dir() else folder
 
 
 def _members(path: Path, stack: ExitStack) -> Iterator[tuple[str, int, IO[bytes]]]:

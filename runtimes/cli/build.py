@@ -200,12 +200,22 @@ def _run(spec: BuildSpec, *, dry_run: bool) -> Result:
         raise StorageError(build_plan.shortage)
     manifests = _build_parts(spec, build_plan.store)
     _show_skipped(spec.name, manifests["passages"])
+    _store_questions(spec)
     counts = {artifact: dict(manifest.counts) for artifact, manifest in manifests.items()}
     built = {estimate.step for estimate in build_plan.estimates}
     states = [(f"built '{spec.name}'", built), ("already there, not built again", counts.keys() - built)]
     parts = [(state, [f"{name} ({coverage(counts[name])})" for name in counts if name in artifacts]) for state, artifacts in states]
     lines = [f"{state}: {', '.join(artifacts)}" for state, artifacts in parts if artifacts]
     return Result({"corpus": spec.name, "built": counts, "notes": build_plan.notes}, lines)
+
+
+def _store_questions(spec: BuildSpec) -> None:
+    """Store the questions of a folder of BEIR, and say how they are called."""
+    from wikidx.runtimes.questions.beir import store_questions
+
+    corpus = spec.source.corpus
+    if len(corpus.paths) == 1 and (names := store_questions(next(iter(corpus.paths.values())).parent, corpus.name)):
+        note(f"questions: --questions {', '.join(names)}")
 
 
 def _build_parts(spec: BuildSpec, store: PassageStore | None) -> dict[str, Manifest]:

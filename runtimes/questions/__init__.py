@@ -14,6 +14,7 @@ queries         read_queries: queries of any file of questions, or of lines of t
 records         reading of a file's records
 topics          parsing of TREC's topics
 fields          typed access to a record's fields
+beir            questions and qrels of a folder of BEIR
 sampling        select: questions of a paper's protocol, or a random sample
 protocols       table of the papers' protocols
 sets            table of the published sets

@@ -21,7 +21,7 @@ from .kilt import parse_kilt
 from .open_domain import count_nulls, parse_beir, parse_plain, split_article, unread_fields
 from .own_formats import KIND, read_own_format
 from .records import Record, read_records
-from .sets import converted_path, find_set, published_sets
+from .sets import converted_path, find_set, own_set, published_sets
 from .topics import TOPIC_FORMS
 
 SAMPLE = "sample"
@@ -100,6 +100,8 @@ def question_file(name: str) -> Path:
     if Path(name) == STANDARD_INPUT or Path(name).exists():
         return Path(name)
     entry = find_set(name)
+    if entry is None and (path := own_set(name)) is not None:
+        return path
     if entry is None:
         near = suggest(name, {one.name for one in published_sets()})
         raise InputError(f"there is no file {name}" + (f", and no set of questions of this name: {near.strip()}" if near else ""))

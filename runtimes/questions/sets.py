@@ -21,6 +21,8 @@ from wikidx.base.artifacts.home import home
 from wikidx.base.net.download import SourceFile
 from wikidx.base.registry import unknown_name_error
 
+_FIRST_SPLITS = ("test", "dev")  # of which a name of one's own set means the first that there is
+
 
 class PublishedSet(NamedTuple):
     """One split of a set of questions, a line of the table.
@@ -74,6 +76,13 @@ def find_set(name: str) -> PublishedSet | None:
 def converted_path(entry: PublishedSet) -> Path:
     """Return the path of a split's questions in the data home, fetched or not."""
     return home() / "questions" / entry.name / f"{entry.split}.jsonl"
+
+
+def own_set(name: str) -> Path | None:
+    """Return the path of the questions of a corpus of BEIR, by ``NAME`` or ``NAME:SPLIT``; None if there are none."""
+    corpus, _, split = name.partition(":")
+    files = {path.stem: path for path in (home() / "questions" / corpus).glob("*.jsonl")}
+    return files.get(split or next((first for first in (*_FIRST_SPLITS, *sorted(files)) if first in files), ""))
 
 
 def _parse(row: dict[str, str]) -> PublishedSet:

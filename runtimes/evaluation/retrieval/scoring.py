@@ -71,8 +71,12 @@ def leave_out_excluded(rankings: Sequence[Ranking], questions: Sequence[Question
 
 
 def gold_passages(questions: Sequence[Question]) -> dict[str, dict[str, int]]:
-    """Return the questions' gold passages as qrels."""
-    return {question.id: dict.fromkeys(question.gold["passages"], 1) for question in questions if question.gold.get("passages")}
+    """Return the questions' gold passages as qrels, with their relevance if it is known."""
+    return {
+        question.id: question.gold.get("relevance") or dict.fromkeys(question.gold["passages"], 1)
+        for question in questions
+        if question.gold.get("passages")
+    }
 
 
 def to_run(rankings: Sequence[Ranking], questions: Sequence[Question]) -> dict[str, dict[str, float]]:
