@@ -44,6 +44,7 @@ _BLOCK_BYTES = 64 << 20
 MAX_DIM = 1 << 16
 _MAX_HEADER_BYTES = 100 << 20  # as in safetensors itself
 _TENSORS = {"F16": "<f2", "F32": "<f4", "F64": "<f8", "BF16": "<u2", "I32": "<i4", "I64": "<i8"}
+_TORCH_TYPES = {"torch.bfloat16": "<u2", **{f"torch.{kind}": kind for kind in ("float16", "float32", "float64", "int32", "int64")}}
 _ID_COLUMNS = ("id", "_id", "docid", "pid", "doc_id", "docno", "passage_id", "chunk_id", "ids")
 _MAX_ID_BYTES = 1 << 16
 CORRUPT = (ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError, MemoryError, RecursionError)
@@ -211,20 +212,19 @@ def _read_torch(path: Path, id_column: str) -> Iterator[Arrays]:
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    try:
-        with FakeTensorMode():  # which reads no numbers, and tells where they are
-            content = torch.load(path, "cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, *CORRUPT) as error:
-        raise InputError(f"{path} is cut off, or holds more than tensors and ids: nothing of it was run; {ADVICE}") from error
-    names = content if isinstance(content, dict) else dict(enumerate(content if isinstance(content, list | tuple) else [content]))
     with path.open("rb") as file:
-        arrays = {name: _place_of(value, file, path) if torch.is_tensor(value) else value for name, value in names.items()}
+        try:
+            with FakeTensorMode():  # which reads no numbers, and tells where they are
+                content = torch.load(path, "cpu", weights_only=True)
+            names = content if isinstance(content, dict) else dict(enumerate(content if isinstance(content, list | tuple) else [content]))
+            arrays = {name: _place_of(value, file, path) if torch.is_tensor(value) else value for name, value in names.items()}
+        except (pickle.UnpicklingError, RuntimeError, *CORRUPT) as error:
+            raise InputError(f"{path} is cut off, or holds more than tensors and ids: nothing of it was run; {ADVICE}") from error
         yield select(str(path), arrays, id_column)
 
 
 def _place_of(tensor: Any, file: IO[bytes], path: Path) -> FileArray:  # noqa: ANN401 - torch's
-    kind = str(tensor.dtype).removeprefix("torch.")
-    dtype = np.dtype("<u2" if kind == "bfloat16" else kind)
+    dtype = np.dtype(_TORCH_TYPES.get(str(tensor.dtype), "V1"))
     if not tensor.is_contiguous():
         raise InputError(f"{path} has a tensor that is stored with gaps or by columns: save tensor.contiguous()")
     start = tensor.untyped_storage()._checkpoint_offset + tensor.storage_offset() * dtype.itemsize

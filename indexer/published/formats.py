@@ -231,10 +231,13 @@ def _detect_archive(path: Path) -> str:
 
 @contextlib.contextmanager
 def _read_errors(name: str | Path) -> Iterator[None]:
-    """Translate exceptions in reading a source. Bzip2 and gzip raise an ``OSError`` without a number for corrupt data."""
+    """Translate exceptions in reading a source.
+
+    Bzip2 and gzip raise an ``OSError`` without a number for corrupt data; zip, ``RuntimeError`` for encrypted or strangely compressed data.
+    """
     try:
         yield
-    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError) as error:
+    except (tarfile.TarError, zipfile.BadZipFile, RuntimeError, zlib.error, lzma.LZMAError, EOFError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise StorageError(f"{name} cannot be read: {error.strerror}") from error
         raise InputError(f"{name} is cut off or corrupt: {error}") from error

@@ -112,7 +112,10 @@ MADE = {
     "lines of JSON": Made("jsonl", IDS, "float32", file_of("v.jsonl", json_lines)),
     "fvecs": Made("fvecs", None, "float32", folder_of(lambda: {f"v{n}.fvecs": fvecs(VECTORS[half]) for n, half in enumerate(HALVES)})),
     "tensor with ids": Made(
-        "pt", IDS, "float32", file_of("v.pt", lambda: torch_save(lambda torch: {"ids": IDS, "v": torch.tensor(VECTORS)}))
+        "pt",
+        IDS,
+        "float32",
+        file_of("v.pt", lambda: torch_save(lambda torch: {"ids": IDS, "v": torch.tensor(np.tile(VECTORS, (2, 1)))[N:]})),
     ),
     "tensor and tensor of ids": Made(
         "pt", NUMBERS, "float32", file_of("v.pt", lambda: torch_save(lambda torch: (torch.tensor(VECTORS), torch.tensor(NUMBERS))))

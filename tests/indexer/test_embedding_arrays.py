@@ -216,6 +216,7 @@ NO_TABLE = "rows without an id, or with vectors of several lengths"
         (lambda: parquet({"id": [1, 2], "vector": [[1.0], None]}), NO_TABLE),
         (lambda: parquet({"id": [1, None], "vector": [[1.0], [2.0]]}), NO_TABLE),
         (lambda: torch_save(lambda torch: torch.tensor(VECTORS).T), "has a tensor that is stored with gaps or by columns: save"),
+        (lambda: torch_save(lambda torch: torch.zeros(2, 8, dtype=torch.complex64)), r"holds .* of shape \(2, 8\): vectors are floats"),
         (lambda: torch_save(lambda torch: torch.tensor(NUMBERS)), "has 0: needed is one array of two dimensions"),
         (lambda: torch_save(lambda torch: (torch.ones(2), torch.ones(2, 3))), "other ids than one dimension of integers or texts"),
         (lambda: npz({"v": VECTORS.T}), "vectors, v is stored column by column: save numpy.ascontiguousarray"),
