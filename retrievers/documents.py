@@ -100,6 +100,11 @@ def span_from_json(values: Mapping[str, Any] | None) -> Span | None:
     return None if values is None else Span(**values)
 
 
+def place_of(span: Span | None) -> dict[str, Any]:
+    """Return the fields of a span; none without a span."""
+    return {} if span is None else span._asdict()
+
+
 def read_excerpt(store: PassageStore, window: Window, most: int | None = None) -> Excerpt:
     """Return a part of a document; of more than ``most`` passages from a position or a page on, only the first.
 

@@ -6,6 +6,7 @@ from typing import Any, Unpack
 
 from wikidx.base.errors import InputError, MissingExtraError
 from wikidx.retrievers.base import DEFAULTS, Searcher
+from wikidx.retrievers.documents import place_of
 from wikidx.retrievers.options import SearchOptions, SearchOptionValues, override
 
 try:
@@ -16,7 +17,7 @@ except ImportError as error:
 
 @component
 class Retriever:
-    """A searcher as a Haystack component. It returns documents with id, content and score, and with the title in meta.
+    """A searcher as a Haystack component: documents with id, content and score, and with title and place in a document in meta.
 
     >>> pipeline.add_component("retriever", Retriever(idx.open_searcher("sample", "bm25+minilm"), k=5))
 
@@ -46,4 +47,8 @@ class Retriever:
         if filters:
             raise InputError("idx has no filters over metadata: search without filters")
         (ranking,) = self._searcher.search([query], self._options if top_k is None else override(self._options, {"k": top_k}))
-        return {"documents": [Document(id=hit.id, content=hit.text, meta={"title": hit.title}, score=hit.score) for hit in ranking]}
+        return {
+            "documents": [
+                Document(id=hit.id, content=hit.text, meta={"title": hit.title, **place_of(hit.span)}, score=hit.score) for hit in ranking
+            ]
+        }

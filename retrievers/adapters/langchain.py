@@ -6,6 +6,7 @@ from typing import Any, Unpack
 
 from wikidx.base.errors import MissingExtraError
 from wikidx.retrievers.base import DEFAULTS, Searcher
+from wikidx.retrievers.documents import place_of
 from wikidx.retrievers.options import SearchOptions, SearchOptionValues, override
 
 try:
@@ -17,7 +18,7 @@ except ImportError as error:
 
 
 class Retriever(BaseRetriever):
-    """A searcher as a ``BaseRetriever``: documents with id and text, and with title and score in their metadata.
+    """A searcher as a ``BaseRetriever``: documents with id and text, and with title, score and place in a document in their metadata.
 
     >>> retriever = Retriever(idx.open_searcher("sample", "bm25+minilm"), k=5)
     >>> retriever.invoke("river of Egypt")
@@ -43,4 +44,7 @@ class Retriever(BaseRetriever):
         **values: Unpack[SearchOptionValues],
     ) -> list[Document]:
         (ranking,) = self.searcher.search([query], self.options, **values)
-        return [Document(id=hit.id, page_content=hit.text, metadata={"title": hit.title, "score": hit.score}) for hit in ranking]
+        return [
+            Document(id=hit.id, page_content=hit.text, metadata={"title": hit.title, "score": hit.score, **place_of(hit.span)})
+            for hit in ranking
+        ]

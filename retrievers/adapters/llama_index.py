@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Unpack
+from typing import Any, Unpack
 
 from wikidx.base.errors import MissingExtraError
-from wikidx.retrievers.base import DEFAULTS, Searcher
+from wikidx.retrievers.base import DEFAULTS, ScoredPassage, Searcher
+from wikidx.retrievers.documents import place_of
 from wikidx.retrievers.options import SearchOptions, SearchOptionValues, override
 
 try:
@@ -17,7 +18,7 @@ except ImportError as error:
 
 
 class Retriever(BaseRetriever):
-    """A searcher as a ``BaseRetriever``: nodes with id, text and score, and with the title in their metadata.
+    """A searcher as a ``BaseRetriever``: nodes with id, text and score, and with title and place in a document in their metadata.
 
     >>> retriever = Retriever(idx.open_searcher("sample", "bm25+minilm"), k=5)
     >>> retriever.retrieve("river of Egypt")
@@ -34,10 +35,11 @@ class Retriever(BaseRetriever):
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         (ranking,) = self._searcher.search([query_bundle.query_str], self._options)
-        return [
-            NodeWithScore(node=TextNode(id_=hit.id, text=hit.text, metadata={"title": hit.title} if hit.title else {}), score=hit.score)
-            for hit in ranking
-        ]
+        return [NodeWithScore(node=TextNode(id_=hit.id, text=hit.text, metadata=_metadata(hit)), score=hit.score) for hit in ranking]
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return await asyncio.to_thread(self._retrieve, query_bundle)
+
+
+def _metadata(hit: ScoredPassage) -> dict[str, Any]:
+    return {**({"title": hit.title} if hit.title else {}), **place_of(hit.span)}

@@ -16,6 +16,7 @@ from wikidx.corpora.build import store_manifest
 from wikidx.corpora.passage import Passage
 from wikidx.retrievers.base import Ranking
 from wikidx.retrievers.client import RemoteSearcher
+from wikidx.retrievers.documents import Excerpt, Window, read_excerpt
 from wikidx.retrievers.naming import RetrieverName
 from wikidx.retrievers.opening import OpenCorpora, require_indexes
 from wikidx.retrievers.options import SearchOptions
@@ -80,6 +81,10 @@ class LocalSource:
         """Return the ranking of one group of queries."""
         return self._opener.searcher(corpus, RetrieverName.parse(retriever, corpus)).search_groups([queries], options)[0]
 
+    def excerpt(self, corpus: str, window: Window) -> Excerpt:
+        """Return a part of a document."""
+        return read_excerpt(self._opener.store(corpus), window)
+
     def passages(self, corpus: str, ids: Sequence[str]) -> dict[str, Passage]:
         """Return the passages with these ids, by id; unknown ids are left out."""
         store = self._opener.store(corpus)
@@ -123,6 +128,10 @@ class RemoteSource:
     def passages(self, corpus: str, ids: Sequence[str]) -> dict[str, Passage]:
         """Return the passages with these ids, by id; unknown ids are left out."""
         return self._client.find_passages(corpus, ids)
+
+    def excerpt(self, corpus: str, window: Window) -> Excerpt:
+        """Return a part of a document."""
+        return self._client.find_excerpt(corpus, window)
 
 
 Source = LocalSource | RemoteSource

@@ -1,4 +1,4 @@
-"""The tools and their descriptions for agents: search, get_passages, list_indexes.
+"""The tools and their descriptions for agents: search, get_passages, get_document, list_indexes.
 
 An invalid call returns a tool error of one line, which names the remedy.
 """
@@ -14,6 +14,7 @@ from wikidx.base.errors import IdxError, InputError, MissingExtraError
 from wikidx.base.registry import unknown_name_error
 from wikidx.base.validation import explain
 from wikidx.retrievers.base import ScoredPassage
+from wikidx.retrievers.documents import Excerpt, Window
 from wikidx.retrievers.naming import RetrieverName
 from wikidx.retrievers.options import SearchOptions
 
@@ -30,9 +31,10 @@ except ImportError as error:
 
 INSTRUCTIONS = (
     "Search in local corpora of passages, such as Wikipedia. Call search with a question, or with several queries for one information "
-    "need. Each passage has an id, a text and its provenance: the queries that found it. list_indexes lists the corpora and retrievers."
+    "need. Each passage has an id, a text and its provenance: the queries that found it. One of a document has its place in it, too: "
+    "get_document reads on from there. list_indexes lists the corpora and retrievers."
 )
-MAX_QUERIES, MAX_K, MAX_IDS = 50, 100, 100
+MAX_QUERIES, MAX_K, MAX_IDS, MAX_COUNT = 50, 100, 100, 50
 
 Queries = Annotated[
     list[str],
@@ -65,6 +67,11 @@ Rerank = Annotated[
 ]
 Ids = Annotated[list[str], Field(min_length=1, max_length=MAX_IDS, description="Ids of passages, as search returns them.")]
 
+DocumentId = Annotated[str, Field(description="Id of a document: the field document of a passage's span.")]
+First = Annotated[int, Field(ge=0, description="Position of the first passage in the document, from 0.")]
+Page = Annotated[int | None, Field(ge=1, description="Instead of first: the first page, from 1; count is then a number of pages.")]
+Count = Annotated[int, Field(ge=1, le=MAX_COUNT, description="Number of passages, or of pages.")]
+
 
 class Match(BaseModel):
     """One match of a passage: a query and a retriever that found the passage."""
@@ -83,12 +90,23 @@ class PlainPassage(BaseModel):
     text: str
 
 
+class Span(BaseModel):
+    """The place of a passage in its document."""
+
+    document: str
+    start: int = Field(description="Offset of its first character in the document.")
+    end: int
+    page: int = Field(description="Page on which it begins, from 1; 0: the document has no pages.")
+    heading: str = Field(description="Path of the headings above it.")
+
+
 class RankedPassage(PlainPassage):
     """A passage in a ranking."""
 
     rank: int = Field(description="Rank in the ranking, from 1.")
     score: float = Field(description="Score in the ranking; not comparable with scores in other rankings.")
     provenance: list[Match] = Field(description="The queries and retrievers that found the passage.")
+    span: Span | None = Field(None, description="Its place in its document, if it is of one.")
 
 
 class SearchResult(BaseModel):
@@ -105,6 +123,17 @@ class Passages(BaseModel):
     corpus: str
     passages: list[PlainPassage]
     missing: list[str] = Field(description="Requested ids that the corpus does not have.")
+
+
+class DocumentPassages(BaseModel):
+    """Passages of a document that follow one another."""
+
+    corpus: str
+    document: str
+    first: int = Field(description="Position of the first passage in the document, from 0.")
+    n_passages: int = Field(description="Number of passages of the whole document.")
+    text: str = Field(description="The text of the passages.")
+    passages: list[str] = Field(description="Ids of the passages.")
 
 
 class SearchableCorpora(BaseModel):
@@ -149,6 +178,18 @@ class Tools:
         passages = [PlainPassage(**passages_by_id[name]._asdict()) for name in ids if name in passages_by_id]
         return Passages(corpus=target.corpus, passages=passages, missing=missing)
 
+    def get_document(
+        self, document: DocumentId, corpus: CorpusName = None, first: First = 0, page: Page = None, count: Count = 10
+    ) -> DocumentPassages:
+        """Read a document of a corpus, some passages or pages at a time, for instance around a passage that search returned."""
+        target = self._find_corpus(corpus)
+        found = self.source.excerpt(target.corpus, Window(document, first=first, count=count, page=page))
+        ids = [passage.id for passage in found[:MAX_IDS]]
+        text = Excerpt(found[:MAX_IDS], found.spans[:MAX_IDS], found.document, found.first, found.n_passages).text
+        return DocumentPassages(
+            corpus=target.corpus, document=found.document, first=found.first, n_passages=found.n_passages, text=text, passages=ids
+        )
+
     def list_indexes(self) -> SearchableCorpora:
         """List the searchable corpora, with their numbers of passages and their retrievers."""
         return SearchableCorpora(corpora=self.source.list_corpora(), can_fuse_retrievers=self.source.can_fuse)
@@ -173,9 +214,9 @@ class Tools:
 
 
 def _to_ranked(rank: int, hit: ScoredPassage) -> RankedPassage:
-    return RankedPassage(
-        rank=rank, **hit.passage._asdict(), score=hit.score, provenance=[Match(**match._asdict()) for match in hit.provenance]
-    )
+    provenance = [Match(**match._asdict()) for match in hit.provenance]
+    span = Span(**hit.span._asdict()) if hit.span else None
+    return RankedPassage(rank=rank, **hit.passage._asdict(), score=hit.score, provenance=provenance, span=span)
 
 
 class _Server(MCPServer[Any]):
@@ -209,5 +250,6 @@ def create_server(source: Source) -> MCPServer[Any]:
     reads = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
     server.add_tool(tools.search, title="Search passages", annotations=reads)
     server.add_tool(tools.get_passages, title="Fetch passages by id", annotations=reads)
+    server.add_tool(tools.get_document, title="Read a document", annotations=reads)
     server.add_tool(tools.list_indexes, title="List corpora and retrievers", annotations=reads)
     return server

@@ -3,7 +3,7 @@
 commands                                  the table of commands, and the entry point ``main``
 
 listing  build  plan  check  remove  import_    commands on corpora and indexes
-search  serve  tune  mcp                  commands that search
+search  show  serve  tune  mcp            commands that search, and show passages
 doctor  check_gpu                         command on the installation and the machine; comparisons of ``check --gpu``
 questions  ask  run  reproduce  train_data commands on sets of questions, and commands that run methods
 eval_runs  eval_retrieval  view           commands that evaluate and show runs

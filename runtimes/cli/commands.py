@@ -28,6 +28,7 @@ COMMANDS = {
     "remove": ("remove:remove", "Delete a corpus or some of its indexes."),
     "questions": ("questions:questions", "List and fetch published sets of questions."),
     "search": ("search:search", "Search a corpus."),
+    "show": ("show:show", "Show a passage and those around it, or a document."),
     "tune": ("tune:tune", "Choose a pipeline of retrievers on questions."),
     "serve": ("serve:serve", "Serve searches over HTTP."),
     "ask": ("ask:ask", "Answer a question by a method."),

@@ -25,6 +25,7 @@ from . import completion
 from .method_options import Device, QueryDtype
 from .option_groups import command
 from .screen import Result, is_unicode, note, print_json, print_passage
+from .show import describe_place
 
 if TYPE_CHECKING:
     from wikidx.retrievers.base import Ranking, Rankings, Searcher
@@ -180,7 +181,7 @@ def _lines(ranking: Ranking, queries: Sequence[str], *, is_full: bool) -> Iterat
         yield "no passage found"
     with_origin = len(queries) > 1 or len({match.retriever for hit in ranking for match in hit.provenance}) > 1
     for rank, hit in enumerate(ranking, 1):
-        heading = f"{rank:>3}  {hit.score:.4f}  {hit.passage.title}  [{hit.passage.id}]"
+        heading = f"{rank:>3}  {hit.score:.4f}  {hit.passage.title}  [{hit.passage.id}]{describe_place(hit.span)}"
         yield partial(print_passage, heading, hit.passage.text, queries, is_full=is_full)
         for match in hit.provenance if with_origin else ():
             yield f"     {match.retriever} rank {match.rank} for '{match.query}'"

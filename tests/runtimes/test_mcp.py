@@ -101,7 +101,13 @@ async def refusal(client: Client, tool: str, **arguments: object) -> str:
 
 def as_found(ranking: Ranking) -> list[Mapping[str, Any]]:
     return [
-        {"rank": rank, **hit.passage._asdict(), "score": hit.score, "provenance": [match._asdict() for match in hit.provenance]}
+        {
+            "rank": rank,
+            **hit.passage._asdict(),
+            "score": hit.score,
+            "provenance": [match._asdict() for match in hit.provenance],
+            "span": None,
+        }
         for rank, hit in enumerate(ranking, 1)
     ]
 
@@ -184,7 +190,7 @@ def test_a_server_that_is_not_there_is_a_tool_error() -> None:
 def test_agents_are_told_what_the_tools_are_for() -> None:
     async def body(client: Client) -> None:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-        assert set(tools) == {"search", "get_passages", "list_indexes"}
+        assert set(tools) == {"search", "get_passages", "get_document", "list_indexes"}
         for tool in tools.values():
             assert len(tool.description or "") > 40
             assert tool.annotations is not None

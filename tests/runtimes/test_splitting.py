@@ -13,6 +13,8 @@ from wikidx.corpora.build import open_store, store_manifest
 from wikidx.indexer.encoders.tokenizing import Tokenizer
 from wikidx.indexer.naming import encoder_spec
 from wikidx.indexer.planning import splitting_tokenizer
+from wikidx.retrievers.mcp.sources import LocalSource
+from wikidx.retrievers.mcp.tools import Tools
 
 TEXT = " ".join(f"Antidisestablishmentarianism has {n} letters or more." for n in range(30))
 
@@ -50,3 +52,44 @@ def test_former_option_for_words_still_works(idx: Command, articles: Path) -> No
     idx("build", articles, "--name", "old", "--split", "dpr:7")
     assert store_manifest("old").recipe.parameters["words"] == 7
     assert "leave it out beside --split words:8" in idx("build", articles, "--words", "7", "--split", "words:8", status=2)
+
+
+def test_passages_are_shown_with_their_place(idx: Command, tmp_path: Path) -> None:
+    path = tmp_path / "manual.py"
+    path.write_text(
+        "from wikidx import Document, Format, Heading\n\n\ndef read(path):\n    text = path.read_text()\n"
+        "    at = text.index('Remove')\n"
+        "    yield Document('guide', 'Guide', text, (0, at), (Heading(0, 1, 'Install'), Heading(at, 2, 'Remove')))\n\n\n"
+        "MANUAL = Format(name='manual', documents=read, holds_articles=True)\n"
+    )
+    (tmp_path / "guide.manual").write_text("Install the fox. Run it.\n\nRemove the fox. Wash your hands.")
+    idx("--plugin", f"{path}:MANUAL", "build", tmp_path / "guide.manual", "--format", "manual", "--split", "sentences:1")
+    (hit,) = idx.json("search", "guide", "wash")["passages"]
+    assert hit["span"] == {"document": "guide", "start": 42, "end": 58, "page": 2, "heading": "Install > Remove"}
+    assert "[guide#3]  page 2  Install > Remove" in idx("search", "guide", "wash")
+    shown = idx.json("show", "guide", "guide#1", "--after", "1")
+    assert [passage["id"] for passage in shown["passages"]] == ["guide#1", "guide#2"]
+    assert shown["text"] == "Run it.\n\nRemove the fox."
+    assert idx("show", "guide", "guide", "--page", "2").splitlines()[::2] == [
+        f"Guide  [guide#{n}]  page 2  Install > Remove" for n in (2, 3)
+    ]
+    assert len(idx.json("show", "guide", "guide")["passages"]) == 4
+    assert "no document of 'guide' has the id 'x'" in idx("show", "guide", "x", status=2)
+    assert [hit["id"] for hit in idx.json("search", "guide", "fox", "--collapse", "document")["passages"]] == ["guide#0"]
+
+
+def test_passage_of_a_corpus_without_documents_is_shown(idx: Command) -> None:
+    idx("build", "sample")
+    (hit, *_) = idx.json("search", "sample", "Nile")["passages"]
+    assert idx.json("show", "sample", hit["id"])["text"] == hit["text"]
+    assert "do not say which document they are of" in idx("show", "sample", hit["id"], "--after", "1", status=2)
+
+
+def test_agents_read_documents(articles: Path, home: Path) -> None:
+    with idx_python.build(articles, split="words:4"):
+        tools = Tools(LocalSource(("articles",), [], "cpu"))
+    found = tools.search(["letters 7"]).passages[0]
+    assert found.span is not None
+    read = tools.get_document(found.span.document, first=2, count=3)
+    assert (read.first, read.n_passages, read.passages) == (2, 45, ["a#2", "a#3", "a#4"])
+    assert read.text == " ".join(TEXT.split()[8:20])

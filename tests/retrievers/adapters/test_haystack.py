@@ -43,3 +43,11 @@ def test_filters_are_refused(searcher: idx.LocalSearcher) -> None:
 
     with pytest.raises(InputError, match="idx has no filters"):
         Retriever(searcher).run("whale", filters={"field": "meta.year"})
+
+
+def test_place_in_a_document_is_metadata() -> None:
+    from wikidx.retrievers.adapters.haystack import Retriever
+
+    with idx.build([{"id": "d", "text": "The fox. The whale."}], split="sentences:1") as searcher:
+        (found,) = Retriever(searcher).run("whale", top_k=1)["documents"]
+        assert found.meta.items() >= {"document": "d", "start": 9, "end": 19, "page": 0, "heading": ""}.items()

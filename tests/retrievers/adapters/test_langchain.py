@@ -34,3 +34,11 @@ def test_a_wrong_option_is_named(searcher: idx.LocalSearcher) -> None:
 
     with pytest.raises(OptionError, match="fuse is 'rff': did you mean 'rrf'"):
         Retriever(searcher, fuse="rff")  # type: ignore[arg-type]
+
+
+def test_place_in_a_document_is_metadata() -> None:
+    from wikidx.retrievers.adapters.langchain import Retriever
+
+    with idx.build([{"id": "d", "text": "The fox. The whale."}], split="sentences:1") as searcher:
+        (found,) = Retriever(searcher, k=1).invoke("whale")
+        assert found.metadata.items() >= {"document": "d", "start": 9, "end": 19, "page": 0, "heading": ""}.items()

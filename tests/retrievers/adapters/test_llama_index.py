@@ -33,3 +33,11 @@ def test_a_query_engine_gives_a_model_the_passages(searcher: idx.LocalSearcher) 
     assert "title: Whale" in str(answer)
     assert "The blue whale." in str(answer)
     assert [source.node_id for source in answer.source_nodes] == ["b"]
+
+
+def test_place_in_a_document_is_metadata() -> None:
+    from wikidx.retrievers.adapters.llama_index import Retriever
+
+    with idx.build([{"id": "d", "text": "The fox. The whale."}], split="sentences:1") as searcher:
+        (found,) = Retriever(searcher, k=1).retrieve("whale")
+        assert found.metadata.items() >= {"document": "d", "start": 9, "end": 19, "page": 0, "heading": ""}.items()
