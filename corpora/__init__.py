@@ -3,7 +3,7 @@
 known/      wiki2018, wiki2020, sample, users' files     store/      PassageStore on LMDB
 reading/    dump files -> passages, with file and line   sources     source files, downloaded or local
 extracting/ documents -> text, pages and headings        gathering   files of folders, globs and archives
-unpacking   archives -> folders, within limits
+unpacking   archives -> folders, within limits           hub         data sets of Hugging Face
 passage     Passage(id, title, text), BadRecord          corpus      Corpus: files, reader, number of passages
 build       builds and opens the store of a corpus       resolving   name or file -> Corpus
 size_estimate  of a corpus before it is built            plugged     corpora and readers by the user's code

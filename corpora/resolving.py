@@ -19,6 +19,7 @@ from . import CORPORA
 from .build import StoreOptions, store_name, store_path
 from .corpus import Corpus
 from .gathering import expand
+from .hub import PREFIX, fetch, split_files
 from .known.custom import BY_KIND, SEVERAL, ReadOptions, custom_corpus, gathered_corpus
 from .known.python_values import FORMAT, described_corpus
 from .passage import LocatedPassage, OnBad
@@ -136,6 +137,8 @@ def resolve(
     Raises:
         InputError, UnknownNameError: the corpus or file does not exist, or an option does not apply to it.
     """
+    if isinstance(corpus, str) and (corpus.startswith(PREFIX) or reading.config or reading.split_name):
+        return ResolvedCorpus(_corpus_of_data_set(corpus, name, reading), options)
     if not isinstance(corpus, str) or (not Path(corpus).exists() and glob.has_magic(corpus)):
         paths = [path for source in ([corpus] if isinstance(corpus, str) else corpus) for path in expand(source)]
         return ResolvedCorpus(_corpus_of_files(paths, name, reading), options)
@@ -259,6 +262,15 @@ def _corpus_of_files(paths: Sequence[Path], name: str | None, reading: ReadOptio
     if is_known(name):
         raise InputError(f"'{name}' is the name of a corpus that idx knows: choose another one with --name")
     return _of_paths(paths, name, reading)
+
+
+def _corpus_of_data_set(source: str, name: str | None, reading: ReadOptions) -> Corpus:
+    """Return the corpus in a split of a data set of Hugging Face, which is downloaded, or in a local folder of that form."""
+    folder = fetch(source) if source.startswith(PREFIX) else Path(source)
+    if not folder.is_dir():
+        raise InputError(f"{source} is no folder of a data set: --config and --split-name are for those, and for hf://OWNER/NAME")
+    files = split_files(folder, reading.config, reading.split_name)
+    return _corpus_of_files(files, name or re.sub(r"[^a-z0-9._-]+", "-", source.rstrip("/").rpartition("/")[2].lower()), reading)
 
 
 def _of_paths(paths: Sequence[Path], name: str, reading: ReadOptions) -> Corpus:

@@ -33,12 +33,16 @@ class ReadOptions:
         split: a splitting rule, see ``Split.parse``; None means "words" for formats of whole articles, "none" for others.
         tokenizer: what counts tokens, for the rule "tokens"; None: nothing does.
         fields: names of the fields of records that make a passage, where well-known names do not determine them.
+        config: configuration of a data set of Hugging Face; None: the only one, or "default".
+        split_name: split of a data set of Hugging Face, whose files alone are read; None: the only one of ``hf://``, all files of others.
     """
 
     file_format: str | None = None
     split: str | None = None
     tokenizer: Tokenizer | None = None
     fields: FieldNames = FieldNames()
+    config: str | None = None
+    split_name: str | None = None
 
     def __post_init__(self) -> None:
         if self.file_format is not None:

@@ -41,7 +41,7 @@ Sources = Annotated[
     list[str],
     typer.Argument(
         metavar="SOURCE...",
-        help="A known corpus (see 'idx list'), a built corpus, or files, folders, archives or patterns of documents, tables or passages.",
+        help="A known corpus (see 'idx list'), a built corpus, or files, folders, archives or patterns of documents, tables or passages; or hf://OWNER/NAME.",
         autocompletion=completion.any_corpus,
     ),
 ]
@@ -85,6 +85,8 @@ class FileOptions:
     id_field: Annotated[str | None, typer.Option(help="The field of records that is the id; default: found by well-known names.")] = None
     title_field: Annotated[str | None, typer.Option(help="The field of records that is the title.")] = None
     text_field: Annotated[str | None, typer.Option(help="The field of records that is the text.")] = None
+    config: Annotated[str | None, typer.Option(help="Configuration of a data set of Hugging Face, hf://OWNER/NAME or a folder.")] = None
+    split_name: Annotated[str | None, typer.Option(help="Split of a data set of Hugging Face, such as train.")] = None
 
     def reading(self, **splitting: Any) -> ReadOptions:  # noqa: ANN401 - fields of ReadOptions
         """Return the options of reading with those of splitting."""
@@ -94,7 +96,7 @@ class FileOptions:
 
         fields = FieldNames(id=self.id_field, title=self.title_field, text=self.text_field)
         file_format = self.file_format and name_of("format", self.file_format)
-        return ReadOptions(file_format=file_format, fields=fields, **splitting)
+        return ReadOptions(file_format=file_format, fields=fields, config=self.config, split_name=self.split_name, **splitting)
 
 
 @command(normalize=Normalize)
