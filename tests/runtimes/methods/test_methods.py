@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from wikidx.base.errors import UnknownNameError
+from wikidx.base.errors import InputError, UnknownNameError
 from wikidx.corpora import CORPORA
 from wikidx.indexer.naming import parse_index_name
 from wikidx.retrievers.options import SearchOptions
@@ -126,6 +126,14 @@ COMPARED = {
 def test_defaults_of_compared_systems_are_those_of_papers_and_codes(name: str) -> None:
     options = list_options(find_method(name).options())
     assert {option.name: option.value for option in options if option.origin in ("paper", "authors' code")} == COMPARED[name]
+
+
+@pytest.mark.parametrize("name", ["replug", "recomp", "self_rag", "crag"])
+def test_an_answer_has_a_token_at_least(name: str) -> None:
+    options = find_method(name).options
+    assert options(max_tokens=1).max_tokens == 1
+    with pytest.raises(InputError):
+        options(max_tokens=0)
 
 
 @pytest.mark.parametrize("name", ["retrorag", "metarag"])
