@@ -38,6 +38,13 @@ def test_the_likeliest_token_of_the_mean_is_appended_to_every_prompt() -> None:
     assert gen.logprobs == pytest.approx((math.log(0.5), math.log(0.45)))
 
 
+def test_a_begun_answer_is_continued() -> None:
+    begun = (Message("user", "two"), Message("assistant", "It is"))
+    mixture = Mixture(Mix(prompts=(begun,), weights=(1.0,), decoding=Decoding()))
+    assert mixture.append([told(_a=0.5)])
+    assert mixture.prompts() == [(begun[0], Message("assistant", "It is a"))]
+
+
 def test_a_text_ends_with_an_end_token_or_before_a_stop_text() -> None:
     mixture = mixing()
     mixture.append([told("stop", END=0.9), told("stop", END=0.6, a=0.1)])
