@@ -38,6 +38,8 @@ _LONG = re.compile(rf'\s*(\[|\{{\s*"({"|".join(sorted(_OF_RECORDS))})"\s*:\s*\[)
 
 def table_format(path: Path) -> str | None:
     """Return the name of a binary table's format by the file's first bytes; None if it is no such table, or cannot be read."""
+    if not path.is_file():  # a pipe, which is read once
+        return None
     with contextlib.suppress(OSError), path.open("rb") as file:
         start = file.read(len(_ARROW_FILE))
         return next((name for magic, name in _FORMATS.items() if start.startswith(magic)), None)
