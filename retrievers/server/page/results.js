@@ -1,5 +1,7 @@
 // Elements for rankings. Texts of passages and queries go into text nodes only.
 
+import { request } from "./api.js";
+
 const SHOWN_MATCHES = 6; // matches of a passage before the rest is folded
 const SHOWN_CHARACTERS = 1200; // of a passage
 
@@ -15,8 +17,8 @@ export function element(name, attributes = {}, ...children) {
 }
 
 /** Return the list of passages, or a sentence if there are none; articles is a template of their articles' addresses, if there are any. */
-export function ranking(passages, { retriever, queries }, articles) {
-  const items = passages.map((passage, n) => item(passage, n + 1, queries, articles));
+export function ranking(passages, { corpus, retriever, queries }, articles) {
+  const items = passages.map((passage, n) => item(passage, n + 1, queries, articles, corpus));
   if (items.length > 0) return element("ol", { className: "passages" }, ...items);
   return element("p", { className: "empty" }, `${retriever} finds no passage for ${queries.length > 1 ? "these queries" : "this query"}.`);
 }
@@ -51,7 +53,7 @@ export function count(n, noun) {
   return `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s"}`;
 }
 
-function item({ row, id, title, text, score, provenance, highlights }, rank, queries, articles) {
+function item({ row, id, title, text, score, provenance, highlights, span }, rank, queries, articles, corpus) {
   const node = element(
     "li",
     { className: "passage" },
@@ -62,11 +64,32 @@ function item({ row, id, title, text, score, provenance, highlights }, rank, que
       { className: "facts" },
       element("span", { className: "score", title: String(score) }, `score ${score.toFixed(4)}`),
       element("span", { className: "id" }, "id ", element("bdi", {}, id)),
+      span ? element("span", { className: "place" }, place(span)) : null,
     ),
     shorten(text, highlights.text),
+    span ? around(corpus, id) : null,
     matches(provenance, queries),
   );
   node.dataset.row = row;
+  return node;
+}
+
+/** Return the document, page and headings of a passage's place. */
+function place({ document, page, heading }) {
+  return [document, page > 0 ? `page ${page}` : "", heading].filter(Boolean).join(", ");
+}
+
+/** Return what unfolds to the passages before and after one in its document. */
+function around(corpus, id) {
+  const node = element("details", { className: "around" }, element("summary", {}, "Before and after"));
+  node.addEventListener("toggle", async () => {
+    const query = new URLSearchParams({ passage: id, before: 1, after: 1 });
+    const shown = await request(`v1/corpora/${encodeURIComponent(corpus)}/documents?${query}`, null).then(
+      ({ passages }) => passages.filter((passage) => passage.id !== id).map(({ id, text }) => element("p", { className: "text", dir: "auto" }, element("b", {}, `${id} `), text)),
+      (error) => [problem(error.message)],
+    );
+    node.replaceChildren(node.firstChild, ...shown);
+  }, { once: true });
   return node;
 }
 
