@@ -7,7 +7,7 @@ import glob
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from wikidx.base.errors import InputError
@@ -139,7 +139,7 @@ def _format_of(path: Path, given: FieldNames, *, is_named: bool) -> Format | Non
         found = find_format(named_format(path, given))
         if not is_named and _suffix(path) == "" and not (found.holds_articles or found.name in ("jsonl", "contents", "beir")):
             return None  # a text that looks like a table
-        found.fields_of(path)
+        replace(found, given=given).fields_of(path)
     except InputError:
         if is_named:
             raise

@@ -26,6 +26,7 @@ PRINTED = {
     "write_a_trec_run.py": ["a gold passage is first for 3 of 3 questions"],
     "first_steps.ipynb": ["planet-jupiter#0 Jupiter", "rank 1 of bm25 for 'country where the Nile ends'"],
     "compare_retrievers.ipynb": [],
+    "documents.ipynb": ["travel.md#1 | Travel > Expenses", "2 passages", "travel.md | Travel > Booking"],
 }
 
 pytestmark = pytest.mark.slow  # an encoder: ten seconds each
@@ -71,7 +72,7 @@ def test_scripts_import_what_the_reference_calls_stable() -> None:
 
 def test_the_command_that_installs_is_that_of_a_checkout() -> None:
     installs = re.findall(r"`pip install ([^`]*)`", (FOLDER / "README.md").read_text())
-    assert installs == ["--constraint constraints.txt --editable '.[dense,pandas]'"]
+    assert installs == ["--constraint constraints.txt --editable '.[dense,documents,pandas]'"]
 
 
 def test_each_example_is_run() -> None:

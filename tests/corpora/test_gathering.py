@@ -111,6 +111,16 @@ def test_a_file_that_cannot_be_read_stops_the_build_or_is_counted(tree: Path) ->
     assert store_manifest("tree").counts["skipped"] == 2
 
 
+def test_names_of_fields_are_those_of_every_table_of_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "rooms").mkdir()
+    (tmp_path / "rooms" / "rooms.csv").write_text("room;description\nA1;A quiet room\nB2;The hall\n")
+    (tmp_path / "rooms" / "notes.md").write_text("# Notes\n\nThe key is with the porter.\n")
+    with idx.build(tmp_path / "rooms", title_field="room", text_field="description", show_progress=False) as searcher:
+        (best,) = searcher.search(["hall"], k=1)[0]
+        assert (best.id, best.title, best.text) == ("rooms.csv:3", "B2", "The hall")
+        assert searcher.search(["porter"], k=1)[0][0].id.startswith("notes.md")
+
+
 def test_several_sources_and_patterns(tree: Path, tmp_path: Path) -> None:
     (tmp_path / "one.md").write_text("# One\n\nword")
     build(f"{tree}/**/*.md", tmp_path / "one.md", name="two")
