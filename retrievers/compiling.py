@@ -1,6 +1,6 @@
 """Compilation of the kernels of BM25 and of exact search, by their use in processes of their own, which leave them in the cache.
 
-Such a process is ``python -m wikidx.retrievers.compiling bm25``, or ``exact``.
+Such a process is ``python -m wikidx.retrievers.compiling bm25``, ``exact``, or ``search``: of BM25, what a search takes.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def is_needed() -> bool:
     return select_candidates.can_be_compiled_elsewhere()
 
 
-def compile_kernels() -> None:
-    """Compile the kernels in two processes, which end with this one, and wait for them.
+def compile_kernels(*kinds: str) -> None:
+    """Compile kernels, each kind in a process, which ends with this one, and wait for them.
 
     Raises:
         IdxError: a process failed; its own lines say why.
@@ -34,7 +34,7 @@ def compile_kernels() -> None:
     reading, writing = os.pipe()
     command = [sys.executable, "-m", __name__]
     try:
-        processes = [subprocess.Popen([*command, kind], stdin=reading, stdout=subprocess.DEVNULL) for kind in _TASKS]
+        processes = [subprocess.Popen([*command, kind], stdin=reading, stdout=subprocess.DEVNULL) for kind in kinds]
         statuses = [process.wait() for process in processes]
     finally:
         os.close(reading)
@@ -45,13 +45,21 @@ def compile_kernels() -> None:
 
 def _use_bm25() -> None:
     from wikidx.base.compiled import compile_always
+
+    compile_always()
+    _search(3_000)
+
+
+def _search(n_texts: int = 100) -> None:
+    """Build so few texts that no kernel is compiled for it, unless all are, and search them by compiled ones."""
+    from wikidx.base.compiled import compile_always
     from wikidx.retrievers.build_and_open import build
     from wikidx.retrievers.options import SearchOptions
 
-    compile_always()
     with tempfile.TemporaryDirectory() as folder:
         os.environ["IDX_HOME"] = folder
-        with build((f"{n}: {_TEXT}" for n in range(3_000)), show_progress=False) as searcher:
+        with build((f"{n}: {_TEXT}" for n in range(n_texts)), show_progress=False) as searcher:
+            compile_always()
             searcher.search_groups([["a river", "a desert"]], SearchOptions(k=1, depth=10, rerank="primary"))
 
 
@@ -67,7 +75,7 @@ def _use_exact_search() -> None:
         CpuEngine(np.ones((2, 8), dtype), np.empty(0, np.int64)).search(queries, 1)
 
 
-_TASKS = {"bm25": _use_bm25, "exact": _use_exact_search}
+_TASKS = {"bm25": _use_bm25, "search": _search, "exact": _use_exact_search}
 
 
 def _end_with_parent() -> None:

@@ -101,16 +101,16 @@ class OpenSearchers(OpenCorpora):
     def open(self) -> None:
         """Open the searchers one after the other, and search once with each, to load models and compile kernels.
 
-        Where BM25's kernels are not compiled, other processes compile them, while small corpora are searched in Python.
+        Where BM25's kernels are not compiled, another process compiles them, while small corpora are searched in Python.
         """
         names = {(corpus, retriever): RetrieverName.parse(retriever, corpus) for corpus, retriever in self._served_pairs}
-        if self._is_alone and any(name.is_lexical for name in names.values()) and compiling.is_needed():
+        small = [pair for pair, name in names.items() if name.is_lexical and len(self.store(pair[0])) <= _MOST_INTERPRETED]
+        if small and self._is_alone and compiling.is_needed():
             with interpret_always():
-                for (corpus, retriever), name in names.items():
-                    if name.is_lexical and len(self.store(corpus)) <= _MOST_INTERPRETED:
-                        self.searchers[corpus, retriever] = self.searcher(corpus, name, self._reranker)
+                for corpus, retriever in small:
+                    self.searchers[corpus, retriever] = self.searcher(corpus, names[corpus, retriever], self._reranker)
                 with suppress(IdxError):  # what is not in the cache is compiled below
-                    compiling.compile_kernels()
+                    compiling.compile_kernels("search")
         compile_always()
         for (corpus, retriever), name in names.items():
             searcher = self.searcher(corpus, name, self._reranker)

@@ -55,7 +55,7 @@ def doctor(
     if compile_kernels:
         from wikidx.retrievers import compiling
 
-        compiling.compile_kernels()
+        compiling.compile_kernels("bm25", "exact")
     packages, extras = _describe_packages()
     report = {
         "idx": _describe_program(),

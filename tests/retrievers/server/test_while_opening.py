@@ -86,8 +86,8 @@ def test_who_waits_in_vain_is_told_why(opening: Opening, is_broken: bool, reason
 def test_small_corpora_are_searched_while_other_processes_compile(opening: Opening, monkeypatch: pytest.MonkeyPatch, fails: bool) -> None:
     compiled = threading.Event()
 
-    def compile_kernels() -> None:
-        assert compiled.wait(30)
+    def compile_kernels(kind: str) -> None:
+        assert (kind, compiled.wait(30)) == ("search", True)
         if fails:
             raise IdxError("killed")
 
