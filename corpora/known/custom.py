@@ -13,7 +13,7 @@ from wikidx.corpora.corpus import Corpus
 from wikidx.corpora.gathering import GatheredFile, gather, named_format
 from wikidx.corpora.passage import BadRecord, LocatedPassage, OnBad
 from wikidx.corpora.reading.fields import FieldNames, describe_fields
-from wikidx.corpora.reading.readers import find_format
+from wikidx.corpora.reading.readers import Format, find_format
 from wikidx.corpora.reading.splitters import NO_SPLIT, Split, Tokenizer, split
 from wikidx.corpora.unpacking import is_archive, unpack
 
@@ -68,6 +68,7 @@ def gathered_corpus(sources: Sequence[Path], name: str, reading: ReadOptions) ->
             yield from _read_whole(files[str(path)], reading, on_bad)
 
     split: Parameters = {"split": BY_KIND} if reading.split is None else Split.parse(reading.split, reading.tokenizer).parameters
+    checksum = {} if reading.file_format is None else _checksum(find_format(reading.file_format))
     return Corpus(
         name=name,
         summary=f"{', '.join(map(str, sources)):.80} ({gathered.describe()})",
@@ -75,7 +76,7 @@ def gathered_corpus(sources: Sequence[Path], name: str, reading: ReadOptions) ->
         path=sources[0],
         paths={file.name: file.path for file in gathered.files},
         origins=tuple(sources),
-        reading={"format": reading.file_format or SEVERAL, **split, **reading.fields.recorded()},
+        reading={"format": reading.file_format or SEVERAL, **split, **reading.fields.recorded(), **checksum},
     )
 
 
@@ -91,16 +92,25 @@ def _read_whole(file: GatheredFile, reading: ReadOptions, on_bad: OnBad) -> Iter
             raise
 
     chosen = replace(file.format, given=reading.fields)
-    by = Split.parse(reading.split or ("words" if chosen.holds_articles else NO_SPLIT), reading.tokenizer)
     try:
-        if by.rule == NO_SPLIT:
-            yield from chosen.read(file.path, report, file.name)
-        else:
-            yield from split(chosen.read_documents(file.path, report, file.name), by)
+        yield from _read(chosen, _rule(chosen, reading), file.path, report, file.name)
     except InputError as error:
         if error in raised:
             raise
         on_bad(BadRecord(str(file.path), 0, str(error)))
+
+
+def _rule(chosen: Format, reading: ReadOptions) -> Split:
+    return Split.parse(reading.split or ("words" if chosen.holds_articles else NO_SPLIT), reading.tokenizer)
+
+
+def _read(chosen: Format, by: Split, path: Path, on_bad: OnBad, name: str) -> Iterator[LocatedPassage]:
+    """Return the passages of a file, split by a rule."""
+    return chosen.read(path, on_bad, name) if by.rule == NO_SPLIT else split(chosen.read_documents(path, on_bad, name), by)
+
+
+def _checksum(chosen: Format) -> Parameters:
+    return {} if chosen.code_sha256 is None else {"format_sha256": chosen.code_sha256}
 
 
 def custom_corpus(path: Path, name: str, reading: ReadOptions) -> Corpus:
@@ -112,11 +122,11 @@ def custom_corpus(path: Path, name: str, reading: ReadOptions) -> Corpus:
     check_new_name(name)
     chosen = replace(find_format(reading.file_format or named_format(path, reading.fields)), given=reading.fields)
     fields = describe_fields(chosen.fields_of(path)) if chosen.fields is None or reading.fields else ""
-    by = Split.parse(reading.split or ("words" if chosen.holds_articles else NO_SPLIT), reading.tokenizer)
+    by = _rule(chosen, reading)
 
     def read_file(files: Sequence[Path], on_bad: OnBad) -> Iterator[LocatedPassage]:
         for file in files:
-            yield from chosen.read(file, on_bad) if by.rule == NO_SPLIT else split(chosen.read_documents(file, on_bad), by)
+            yield from _read(chosen, by, file, on_bad, file.name)
 
     splitting = "" if by.rule == NO_SPLIT else f", split by {by}"
     return Corpus(
@@ -125,7 +135,5 @@ def custom_corpus(path: Path, name: str, reading: ReadOptions) -> Corpus:
         read=read_file,
         path=path,
         find_unkept=lambda: [*dict.fromkeys(chosen.unkept(path, _SAMPLE_RECORDS))],
-        reading={"format": chosen.name, **by.parameters}
-        | reading.fields.recorded()
-        | ({} if chosen.code_sha256 is None else {"format_sha256": chosen.code_sha256}),
+        reading={"format": chosen.name, **by.parameters, **reading.fields.recorded(), **_checksum(chosen)},
     )

@@ -20,7 +20,7 @@ from wikidx.corpora.passage import BadRecord, LocatedPassage, OnBad, Passage
 from wikidx.corpora.plugged import checked
 
 from .containers import Container, Records, json_lines, read_lines, tsv, unescape, wikiextractor
-from .document import Document, LocatedDocument
+from .document import Document, Heading, LocatedDocument
 from .fields import FieldNames, choose_fields, has_text
 from .records import BEIR, CONTENTS, PLAIN, FieldMap, explain_json_error, header_columns
 from .tables import (
@@ -246,7 +246,18 @@ def _is_record(item: object) -> bool:
 
 
 def _is_document(item: object) -> bool:
-    return isinstance(item, Document) and all(isinstance(value, str) for value in item[:3])
+    if not isinstance(item, Document):
+        return False
+    values: tuple[Any, ...] = item  # of any types: a plug-in has made them
+    *texts, pages, headings = values
+    are_sequences = isinstance(pages, Sequence) and isinstance(headings, Sequence)
+    return are_sequences and all(isinstance(text, str) for text in texts) and all(map(_is_mark, (*pages, *headings)))
+
+
+def _is_mark(mark: Any) -> bool:  # noqa: ANN401 - a page or a heading of a plug-in
+    if isinstance(mark, Heading):
+        return all(map(isinstance, mark, (int, int, str)))
+    return isinstance(mark, int)
 
 
 def detect_format(path: Path, given: FieldNames = FieldNames()) -> str:  # noqa: B008 - immutable

@@ -182,6 +182,18 @@ def test_what_was_built_by_a_plug_in_is_used_without_it(
     build(BuildSpec(resolve(names[0], options=StoreOptions(rebuild=True)), ("bm25",)))
 
 
+def test_a_folder_that_it_reads_records_its_checksum_too(articles: str, written: Callable[[str, str], Path], tmp_path: Path) -> None:
+    (tmp_path / "set").mkdir()
+    path = written("set/data.xml", xml(5)).parent
+    build_file(path, articles)
+    assert store_manifest("set").recipe.parameters["format_sha256"] == hashlib.sha256(ARTICLES.encode()).hexdigest()
+    os.environ[VARIABLE] = ""
+    build(BuildSpec(resolve("set"), ("bm25",)))  # by name, without the plug-in
+    other = f"{written('other.py', ARTICLES + '# changed')}:PUBMED"
+    with pytest.raises(ArtifactMismatch, match="was built with format_sha256"):
+        build_file(path, other)
+
+
 def test_another_version_of_it_reads_nothing_again_unless_forced(articles: str, written: Callable[[str, str], Path]) -> None:
     path = written("data.xml", xml(5))
     first = build_file(path, articles).corpus.reading["format_sha256"]
@@ -312,3 +324,11 @@ def test_commands_know_them_by_reference_by_variable_and_by_entry_point(
     assert re.search(r"^notes  \(corpus_sha256 .*\n +passages +3 rows", done.stdout, re.MULTILINE)
     assert "Tin cries." in done.stdout
     assert built_names() == ["by-entry-point", "by-name", "minerals"]
+
+
+@pytest.mark.parametrize("marks", ["pages=['one']", "headings=[(0, 1, 'A')]", "headings=[Heading(0, 1, None)]", "pages=7"])
+def test_documents_with_other_pages_or_headings_are_refused_in_a_line(written: Callable[[str, str], Path], marks: str) -> None:
+    code = f"from wikidx import Document, Format, Heading\nF = Format(name='f', documents=lambda path: [Document('d', '', 'x', {marks})])\n"
+    reference = f"{written('marks.py', code)}:F"
+    with pytest.raises(InputError, match=r"yields Document\(.* as record 1 of .*: yield Document\(id, title, text, pages, headings\)"):
+        build_file(written("data.x", "x"), reference)
