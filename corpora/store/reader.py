@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -44,6 +43,7 @@ class PassageStore:
         self.fingerprint = manifest.fingerprint
         self._n_passages = manifest.count("rows")
         self._files = CheckedFiles(folder, manifest)
+        self._spans: Spans | None = None
         places = self._read(PLACES).view("<i8").reshape(-1, 3)
         self._passages = self._files[DATABASE]
         self._batches = Batches(self._passages.content, places, Vocabulary(self._read(VOCABULARY).tobytes()), self._passages.check)
@@ -70,10 +70,6 @@ class PassageStore:
         """True if the passages know their places in documents."""
         return COLUMNS in self._files
 
-    @functools.cached_property
-    def _spans(self) -> Spans:
-        return Spans(self._files)
-
     def span(self, row: int) -> Span | None:
         """Return the place of a row's passage in its document, None without one; raises as ``get_many`` does."""
         return self.spans([row])[0]
@@ -81,7 +77,12 @@ class PassageStore:
     def spans(self, rows: Sequence[int] | Rows) -> list[Span | None]:
         """Return the place of each row's passage in its document, None for one without; raises as ``get_many`` does."""
         array = self._check_rows(rows)
-        return self._spans.of_rows(array) if self.has_spans else [None] * len(array)
+        return self._open_spans().of_rows(array) if self.has_spans else [None] * len(array)
+
+    def _open_spans(self) -> Spans:
+        if self._spans is None:  # without a lock, which a fork may find taken: threads may open them twice
+            self._spans = Spans(self._files)
+        return self._spans
 
     @property
     def first_rows(self) -> NDArray[np.uint32]:
@@ -107,7 +108,7 @@ class PassageStore:
         for row in self.rows_of([f"{name}#0", name]).tolist():  # as splitting names them; what else has a span is looked for
             if row >= 0 and (span := self.span(row)) is not None and span.document == name:
                 return document_rows(firsts, row)
-        first = self._spans.find_document(name)
+        first = self._open_spans().find_document(name)
         return None if first is None else document_rows(firsts, first)
 
     def get_many(self, rows: Sequence[int] | Rows) -> list[Passage]:
