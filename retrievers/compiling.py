@@ -51,7 +51,7 @@ def _use_bm25() -> None:
 
 
 def _search(n_texts: int = 100) -> None:
-    """Build so few texts that no kernel is compiled for it, unless all are, and search them by compiled ones."""
+    """Build an index of some texts, by default of so few that Python builds it, and compile the kernels that search it."""
     from wikidx.base.compiled import compile_always
     from wikidx.retrievers.build_and_open import build
     from wikidx.retrievers.options import SearchOptions

@@ -104,13 +104,9 @@ class OpenSearchers(OpenCorpora):
         Where BM25's kernels are not compiled, another process compiles them, while small corpora are searched in Python.
         """
         names = {(corpus, retriever): RetrieverName.parse(retriever, corpus) for corpus, retriever in self._served_pairs}
-        small = [pair for pair, name in names.items() if name.is_lexical and len(self.store(pair[0])) <= _MOST_INTERPRETED]
-        if small and self._is_alone and compiling.is_needed():
-            with interpret_always():
-                for corpus, retriever in small:
-                    self.searchers[corpus, retriever] = self.searcher(corpus, names[corpus, retriever], self._reranker)
-                with suppress(IdxError):  # what is not in the cache is compiled below
-                    compiling.compile_kernels("search")
+        lexical = {pair: name for pair, name in names.items() if name.is_lexical}
+        if lexical and self._is_alone and compiling.is_needed():
+            self._search_while_compiling(lexical)
         compile_always()
         for (corpus, retriever), name in names.items():
             searcher = self.searcher(corpus, name, self._reranker)
@@ -120,6 +116,17 @@ class OpenSearchers(OpenCorpora):
             except QueriesRefused as error:
                 searcher.search_groups([[vector_query(np.ones(error.dim))]], SearchOptions(k=1, depth=10))
             self.searchers[corpus, retriever] = searcher
+
+    def _search_while_compiling(self, names: Mapping[Name, RetrieverName]) -> None:
+        """Open the searchers of small corpora, and wait until another process has compiled what they need."""
+        small = {pair: name for pair, name in names.items() if len(self.store(pair[0])) <= _MOST_INTERPRETED}
+        if not small:
+            return
+        with interpret_always():
+            for (corpus, retriever), name in small.items():
+                self.searchers[corpus, retriever] = self.searcher(corpus, name, self._reranker)
+            with suppress(IdxError):  # what is not in the cache is compiled by the first search
+                compiling.compile_kernels("search")
 
     def compose(self, corpus: str, name: RetrieverName) -> LocalSearcher:
         """Return a searcher with a pipeline over open retrievers and rerankers; the latest are kept, so that their searches share batches.
