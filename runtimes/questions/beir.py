@@ -9,7 +9,7 @@ from typing import Any
 
 from wikidx.base.artifacts.home import home
 from wikidx.base.errors import InputError
-from wikidx.corpora.reading.containers import json_lines
+from wikidx.corpora.reading.containers import json_lines, read_lines
 from wikidx.corpora.reading.readers import fail
 
 from .base import Question, gold
@@ -40,14 +40,13 @@ def _gold(levels: Mapping[str, int]) -> Mapping[str, Any]:
 def _read_qrels(path: Path) -> dict[str, dict[str, int]]:
     """Return question -> passage -> relevance."""
     levels = dict[str, dict[str, int]]()
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        for number, row in enumerate(csv.reader(file, delimiter="\t"), 1):
-            try:
-                question, passage, level = row
-                levels.setdefault(question, {})[passage] = int(level)
-            except ValueError:
-                if number > 1:  # which is a header
-                    raise InputError(f"{path}, line {number}: not a question, a passage and a whole number, divided by tabs") from None
+    for number, row in enumerate(csv.reader((line for _, line in read_lines(path, fail)), delimiter="\t"), 1):
+        try:
+            question, passage, level = row
+            levels.setdefault(question, {})[passage] = int(level)
+        except ValueError:
+            if number > 1:  # which is a header
+                raise InputError(f"{path}, line {number}: not a question, a passage and a whole number, divided by tabs") from None
     return levels
 
 

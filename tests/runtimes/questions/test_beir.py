@@ -53,6 +53,12 @@ def test_a_folder_or_archive_is_one_command(folder: Path, tmp_path: Path, home: 
         assert found["questions"] == 2
 
 
+def test_qrels_that_are_not_utf_8_are_refused_in_a_line(folder: Path) -> None:
+    (folder / "qrels" / "dev.tsv").write_bytes(b"q1\td\xe9\t1\n")
+    with pytest.raises(InputError, match=r"dev.tsv, line 1: byte 5 of the line is not UTF-8"):
+        list(beir_questions(folder))
+
+
 @pytest.mark.parametrize("row", ["q1\td1\n", "q1\td1\tmuch\n"])
 def test_a_bad_row_of_qrels_is_named(folder: Path, row: str) -> None:
     (folder / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\n" + row)
