@@ -256,7 +256,7 @@ def _corpus_of_files(paths: Sequence[Path], name: str | None, reading: ReadOptio
         raise InputError(f"{len(paths)} sources, {paths[0]} and others: give the corpus a name with --name")
     if name is None:
         path = paths[0].resolve() if paths[0].name in ("", "..") else paths[0]
-        name = re.sub(r"[^a-z0-9._-]+", "-", path.name.partition(".")[0].lower()).strip("-._")
+        name = _name_of(path.name.partition(".")[0])
         if not name:
             raise InputError(f"no name for a corpus can be made of '{path.name}': give one with --name")
     if is_known(name):
@@ -270,7 +270,11 @@ def _corpus_of_data_set(source: str, name: str | None, reading: ReadOptions) -> 
     if not folder.is_dir():
         raise InputError(f"{source} is no folder of a data set: --config and --split-name are for those, and for hf://OWNER/NAME")
     files = split_files(folder, reading.config, reading.split_name)
-    return _corpus_of_files(files, name or re.sub(r"[^a-z0-9._-]+", "-", source.rstrip("/").rpartition("/")[2].lower()), reading)
+    return _corpus_of_files(files, name or _name_of(source.rstrip("/").rpartition("/")[2]), reading)
+
+
+def _name_of(text: str) -> str:
+    return re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip("-._")
 
 
 def _of_paths(paths: Sequence[Path], name: str, reading: ReadOptions) -> Corpus:

@@ -10,8 +10,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from wikidx.base.errors import InputError
+from wikidx.corpora.unpacking import MAX_RATIO
 
-MAX_RATIO = 200
 MAX_BYTES = 256 << 20
 _FREE_BYTES = 1 << 20  # of any ratio
 
